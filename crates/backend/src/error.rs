@@ -1,0 +1,28 @@
+//! Why a model call failed.
+
+use paceline_types::ErrorCode;
+
+/// A failure of a whole call, or of loading a model.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// The model cannot be loaded; says which file and what to do.
+    #[error("cannot load the model: {0}")]
+    Load(String),
+    /// The runtime or the model refused this input.
+    #[error("{0}")]
+    Failed(String),
+    /// The device, the worker or the remote server is gone.
+    #[error("the model is unavailable: {0}")]
+    Unavailable(String),
+}
+
+impl BackendError {
+    /// What the outside is told.
+    #[must_use]
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Failed(_) => ErrorCode::ModelFailed,
+            Self::Load(_) | Self::Unavailable(_) => ErrorCode::Unavailable,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What a model must do, and the executor that runs it.
+//!
+//! A [`Backend`] is one instance of a model. It is small and synchronous: it takes tensors that
+//! are already stacked over the rows of a batch and gives tensors stacked the same way. Who
+//! stacks, pads, keeps lane state and splits the answers is the executor, once for all backends.
+
+mod error;
+
+pub use error::BackendError;
+
+use paceline_types::{Signature, Tensor, TensorSpec};
+
+/// One instance of a model. Owned by one executor; never shared, never behind a lock.
+pub trait Backend: Send {
+    /// What the model takes from clients and gives to them.
+    fn signature(&self) -> &Signature;
+
+    /// The tensors that a stream carries from one call to the next; none for most models.
+    fn states(&self) -> &[StateSpec] {
+        &[]
+    }
+
+    /// Runs one call.
+    ///
+    /// # Errors
+    ///
+    /// When the call as a whole failed. An item that failed alone goes into
+    /// [`Outputs::failed`] instead.
+    fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError>;
+}
+
+/// A tensor that a stream carries from one call to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateSpec {
+    /// Its name among the model's inputs, its type, and its extents without the batch.
+    pub input: TensorSpec,
+    /// Its name among the model's outputs.
+    pub output: String,
+    /// Where the batch extent stands, counted in the full shape.
+    pub batch_axis: usize,
+}
+
+/// What one call works on.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The inputs in the signature's order, then the states in their order. Where the model is
+    /// batched, each has a leading extent of `rows`, or for a state one at its batch axis.
+    pub inputs: &'a [Tensor],
+    /// Rows in this call, padding rows included.
+    pub rows: usize,
+}
+
+/// What one call gives.
+#[derive(Debug, Clone, Default)]
+pub struct Outputs {
+    /// The outputs in the signature's order, then the next states in their order, stacked as
+    /// the inputs were.
+    pub tensors: Vec<Tensor>,
+    /// Rows that failed alone, each with the model's own words. The others are good.
+    pub failed: Vec<(usize, String)>,
+}

@@ -1,0 +1,2 @@
+//! The binary `paceline`.
+fn main() {}
