@@ -1,1 +1,1 @@
-//! testkit
+//! Parts for tests.

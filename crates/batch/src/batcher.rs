@@ -1,0 +1,231 @@
+//! The handle through which items come in.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use crate::{
+    Limits, Refused, Stats, Tag, Ticket, Timekeeper,
+    observer::{Deaf, Observer},
+    puller::Puller,
+    scheduler::Scheduler,
+    shared::{Handle, Parcel, Shared},
+};
+
+/// A cheap handle to one batcher. The batcher closes when the last handle (lanes included) is
+/// dropped, or by [`close`](Batcher::close); everything accepted is answered all the same.
+///
+/// `T` is what is submitted, `R` what comes back, `S` the state of a lane, for models that have
+/// any.
+#[derive(Debug)]
+pub struct Batcher<T, R, S = ()> {
+    handle: Arc<Handle<T, R, S>>,
+}
+
+impl<T, R, S> Clone for Batcher<T, R, S> {
+    fn clone(&self) -> Self {
+        Self { handle: Arc::clone(&self.handle) }
+    }
+}
+
+impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
+    /// A batcher, and the timekeeper that enforces its deadlines and must be run.
+    #[must_use]
+    pub fn pair(limits: Limits) -> (Self, Timekeeper<T, R, S>) {
+        Self::pair_observed(limits, Deaf)
+    }
+
+    /// As [`pair`](Self::pair), with someone who hears what happens.
+    #[must_use]
+    pub fn pair_observed(
+        limits: Limits,
+        observer: impl Observer + 'static,
+    ) -> (Self, Timekeeper<T, R, S>) {
+        let shared = Arc::new(Shared::new(Scheduler::new(limits), Box::new(observer)));
+        let handle = Arc::new(Handle(Arc::clone(&shared)));
+        (Self { handle }, Timekeeper::new(shared))
+    }
+
+    /// Submits an item if there is room for it now.
+    ///
+    /// # Errors
+    ///
+    /// When it is refused; nothing is kept of it.
+    pub fn try_submit(&self, item: T, tag: &Tag) -> Result<Ticket<R>, Refused> {
+        self.offer(item, tag, None).map_err(|(refused, _)| self.refuse(refused))
+    }
+
+    /// Submits an item, waiting for room as long as it takes, so that pressure reaches whoever
+    /// sends. The item's timeout counts from when it is accepted.
+    ///
+    /// # Errors
+    ///
+    /// When it is refused for any other reason than room.
+    pub async fn submit(&self, item: T, tag: &Tag) -> Result<Ticket<R>, Refused> {
+        self.submit_to(item, tag, None).await
+    }
+
+    /// Opens a lane: a stream's row in a stateful model, beginning in this state.
+    #[must_use]
+    pub fn open_lane(&self, state: S) -> Lane<T, R, S> {
+        let lane = self.shared().lock().scheduler.lanes().open(state);
+        Lane { batcher: self.clone(), lane }
+    }
+
+    /// Attaches one more device. A batcher whose last device is dropped closes, and fails what
+    /// waits, since nobody would ever run it.
+    #[must_use]
+    pub fn attach(&self) -> Puller<T, R, S> {
+        Puller::new(Arc::clone(self.shared()))
+    }
+
+    /// Takes no more items. Those that wait are run at once, without waiting for company.
+    pub fn close(&self) {
+        self.shared().close();
+    }
+
+    /// Teaches the batcher how long a call takes, as a warm-up run found it.
+    pub fn learn(&self, length: u32, rows: usize, took: std::time::Duration) {
+        self.shared().lock().scheduler.learn(length, rows, took);
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared().stats()
+    }
+
+    /// Looks at the scheduler, briefly: nothing moves meanwhile.
+    pub fn inspect<A>(&self, look: impl FnOnce(&dyn Believes) -> A) -> A {
+        look(&self.shared().lock().scheduler)
+    }
+
+    fn shared(&self) -> &Arc<Shared<T, R, S>> {
+        &self.handle.0
+    }
+
+    fn refuse(&self, refused: Refused) -> Refused {
+        self.shared().observer.refused(&refused);
+        refused
+    }
+
+    async fn submit_to(
+        &self,
+        mut item: T,
+        tag: &Tag,
+        lane: Option<usize>,
+    ) -> Result<Ticket<R>, Refused> {
+        let shared = self.shared();
+        loop {
+            let room = shared.room.notified();
+            let refused = match self.offer(item, tag, lane) {
+                Ok(ticket) => return Ok(ticket),
+                Err((refused @ (Refused::QueueFull(_) | Refused::QueueBytesFull(_)), back)) => {
+                    item = back;
+                    refused
+                }
+                Err((refused, _)) => return Err(self.refuse(refused)),
+            };
+            tracing::trace!(%refused, "waiting for room");
+            let _waiting = WaitingForRoom::begin(shared);
+            // Room may have been made between the refusal and the registration.
+            if shared.lock().scheduler.has_room(tag) {
+                continue;
+            }
+            // CANCEL SAFETY: a dropped `notified` that was chosen hands its turn on.
+            room.await;
+        }
+    }
+
+    fn offer(&self, item: T, tag: &Tag, lane: Option<usize>) -> Result<Ticket<R>, (Refused, T)> {
+        let shared = self.shared();
+        let (reply, answer) = oneshot::channel();
+        let now = shared.now();
+        let (id, waker, is_earlier) = {
+            let mut state = shared.lock();
+            let id = state
+                .scheduler
+                .offer(Parcel { item, reply }, tag, lane, now)
+                .map_err(|(refused, parcel)| (refused, parcel.item))?;
+            let is_earlier = state.scheduler.next_expiry() < state.keeper_until;
+            (id, state.wake_for_arrival(now), is_earlier)
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        if is_earlier {
+            shared.deadline_moved.notify_one();
+        }
+        Ok(Ticket::new(answer, Arc::clone(shared) as _, id))
+    }
+}
+
+/// What the scheduler believes, for those who want to look.
+pub trait Believes {
+    /// The mean time of each batch size seen at this length, and how far calls exceed it.
+    fn believed(&self, length: u32) -> Option<(Vec<(usize, std::time::Duration)>, f32)>;
+    /// The usual gap between arrivals of this key and length.
+    fn usual_gap(&self, key: crate::Key, length: u32) -> Option<std::time::Duration>;
+}
+
+impl<P, S> Believes for Scheduler<P, S> {
+    fn believed(&self, length: u32) -> Option<(Vec<(usize, std::time::Duration)>, f32)> {
+        Self::believed(self, length)
+    }
+
+    fn usual_gap(&self, key: crate::Key, length: u32) -> Option<std::time::Duration> {
+        Self::usual_gap(self, key, length)
+    }
+}
+
+/// One stream's row in a stateful model. Its items go one at a time and in order, and each finds
+/// the state that the one before it left. The lane's state is dropped once the lane is dropped
+/// and its last item answered.
+#[derive(Debug)]
+pub struct Lane<T: Send + 'static, R: Send + 'static, S: Send + 'static> {
+    batcher: Batcher<T, R, S>,
+    lane: usize,
+}
+
+impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Lane<T, R, S> {
+    /// Submits the lane's next item if there is room for it now.
+    ///
+    /// # Errors
+    ///
+    /// When it is refused; nothing is kept of it.
+    pub fn try_submit(&self, item: T, tag: &Tag) -> Result<Ticket<R>, Refused> {
+        let offered = self.batcher.offer(item, tag, Some(self.lane));
+        offered.map_err(|(refused, _)| self.batcher.refuse(refused))
+    }
+
+    /// Submits the lane's next item, waiting for room as long as it takes.
+    ///
+    /// # Errors
+    ///
+    /// When it is refused for any other reason than room.
+    pub async fn submit(&self, item: T, tag: &Tag) -> Result<Ticket<R>, Refused> {
+        self.batcher.submit_to(item, tag, Some(self.lane)).await
+    }
+}
+
+impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Drop for Lane<T, R, S> {
+    fn drop(&mut self) {
+        self.batcher.shared().lock().scheduler.lanes().close(self.lane);
+    }
+}
+
+/// Counts a submitter that waits for room, for as long as it lives.
+struct WaitingForRoom<'a, T, R, S>(&'a Shared<T, R, S>);
+
+impl<'a, T, R, S> WaitingForRoom<'a, T, R, S> {
+    fn begin(shared: &'a Shared<T, R, S>) -> Self {
+        shared.lock().n_waiting_for_room += 1;
+        Self(shared)
+    }
+}
+
+impl<T, R, S> Drop for WaitingForRoom<'_, T, R, S> {
+    fn drop(&mut self) {
+        self.0.lock().n_waiting_for_room -= 1;
+    }
+}

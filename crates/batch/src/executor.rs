@@ -1,0 +1,113 @@
+//! What runs a batch, as the caller writes it.
+
+use std::{future::Future, time::Duration};
+
+use crate::{Cause, Key, slot::ItemId};
+
+/// The one owner of one instance of a model.
+pub trait Executor<T, R, S = ()>: Send {
+    /// Runs one call and replies to each of its riders, by id, in any order.
+    ///
+    /// The call may be run again in parts, so it must not have done anything that cannot be done
+    /// twice when it returns an error.
+    ///
+    /// # Errors
+    ///
+    /// When the call as a whole failed. It is then split until whoever is to blame stands alone.
+    fn execute(
+        &mut self,
+        call: &Call<'_, T, S>,
+    ) -> impl Future<Output = Result<Vec<Reply<R, S>>, Cause>> + Send;
+
+    /// Makes the executor whole again after `execute` panicked.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be; its runner then ends, and the other executors go on.
+    fn recover(&mut self) -> impl Future<Output = Result<(), Cause>> + Send {
+        async { Ok(()) }
+    }
+}
+
+/// What one call is to run.
+#[derive(Debug)]
+pub struct Call<'a, T, S> {
+    /// Its items; never none.
+    pub riders: &'a [Rider<T, S>],
+    /// What they have in common.
+    pub key: Key,
+    /// Their rows.
+    pub rows: usize,
+    /// Rows to run, where only some sizes are allowed.
+    pub padded_rows: usize,
+    /// The longest of their lengths, to which the others are padded.
+    pub padded_length: u32,
+}
+
+/// One item of a call.
+#[derive(Debug)]
+pub struct Rider<T, S> {
+    /// Which item; the reply must carry it.
+    pub id: ItemId,
+    /// What was submitted.
+    pub item: T,
+    /// How many rows of the batch it takes.
+    pub rows: usize,
+    /// Its length, as tagged.
+    pub length: u32,
+    /// How long it waited.
+    pub waited: Duration,
+    /// Its lane's state as the item before it left it; `None` for items without a lane.
+    pub state: Option<S>,
+    pub(crate) lane: Option<usize>,
+}
+
+/// What the model says to one item.
+#[derive(Debug)]
+pub struct Reply<R, S = ()> {
+    /// Which item.
+    pub id: ItemId,
+    /// Its result, or why it alone has none.
+    pub outcome: Result<R, Cause>,
+    /// The state in which its lane goes on; kept as it was where this is `None` or the outcome
+    /// is an error.
+    pub state: Option<S>,
+}
+
+impl<R, S> Reply<R, S> {
+    /// A result.
+    pub const fn ok(id: ItemId, result: R) -> Self {
+        Self { id, outcome: Ok(result), state: None }
+    }
+
+    /// An error of this item alone.
+    pub const fn error(id: ItemId, cause: Cause) -> Self {
+        Self { id, outcome: Err(cause), state: None }
+    }
+}
+
+/// An executor made of a function of the items alone, for models that need no more.
+#[derive(Debug, Clone, Copy)]
+pub struct FromFn<F>(F);
+
+/// An executor made of a function that takes the items and gives their results in the same order.
+pub const fn from_fn<T, R, F>(function: F) -> FromFn<F>
+where
+    F: FnMut(&[&T]) -> Result<Vec<R>, Cause> + Send,
+{
+    FromFn(function)
+}
+
+impl<T: Sync, R, S: Sync, F> Executor<T, R, S> for FromFn<F>
+where
+    F: FnMut(&[&T]) -> Result<Vec<R>, Cause> + Send,
+    R: Send,
+{
+    async fn execute(&mut self, call: &Call<'_, T, S>) -> Result<Vec<Reply<R, S>>, Cause> {
+        let items: Vec<&T> = call.riders.iter().map(|rider| &rider.item).collect();
+        let results = (self.0)(&items)?;
+        // A list of another length is caught as wrong replies: what is over has a stranger's id.
+        let ids = call.riders.iter().map(|rider| rider.id).chain(std::iter::repeat(ItemId::NOBODY));
+        Ok(ids.zip(results).map(|(id, result)| Reply::ok(id, result)).collect())
+    }
+}

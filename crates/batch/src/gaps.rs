@@ -1,0 +1,263 @@
+//! How soon the next item that could join will come, learned from those that came.
+//!
+//! A mean says too little: clients that answer each other arrive in bursts, and the mean gap is
+//! then neither the gap inside a burst nor the one between two. So the whole distribution is
+//! kept, two bins per power of two, and the question "does waiting pay" is put to it: for every
+//! time up to which one could wait, what is the chance that someone joins, and how long would
+//! everybody present have waited for that.
+//!
+//! The table has a fixed number of places. Keys that share a place push each other out, which
+//! costs a little foresight and never memory.
+
+use std::time::Duration;
+
+use crate::{Moment, moment::nanos};
+
+/// Learned gaps by key.
+#[derive(Debug)]
+pub(crate) struct Gaps {
+    places: Box<[Place]>,
+}
+
+#[derive(Debug, Clone)]
+struct Place {
+    owner: u64,
+    last: Moment,
+    bins: [Bin; BINS],
+    /// The weight of all bins.
+    total: f32,
+    /// Weight of the next sample; it grows, which is how older ones lose theirs.
+    unit: f32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Bin {
+    weight: f32,
+    /// Weight times gap, so that a bin knows its mean: where a wait of 50 ms saves 47 ms, the
+    /// middle of a bin from 34 to 50 ms would be too rough a guess.
+    nanos: f32,
+}
+
+impl Place {
+    fn new(owner: u64, last: Moment) -> Self {
+        Self { owner, last, bins: [Bin::default(); BINS], total: 0.0, unit: 1.0 }
+    }
+}
+
+const PLACES: usize = 64;
+const BINS: usize = 48;
+/// Samples until one has lost about two thirds of its weight.
+const MEMORY: f32 = 64.0;
+/// Fewer samples than this foretell nothing.
+const MIN_SAMPLES: f32 = 4.0;
+
+impl Gaps {
+    pub(crate) fn new() -> Self {
+        Self { places: vec![Place::new(0, Moment::NEVER); PLACES].into() }
+    }
+
+    /// Notes that an item of this owner came.
+    pub(crate) fn arrived(&mut self, owner: u64, now: Moment) {
+        let place = &mut self.places[index(owner)];
+        if place.owner != owner || place.last == Moment::NEVER {
+            *place = Place::new(owner, now);
+            return;
+        }
+        let gap = nanos(now.since(place.last));
+        let bin = &mut place.bins[bin(gap)];
+        bin.weight += place.unit;
+        bin.nanos += place.unit * as_f32(gap);
+        place.total += place.unit;
+        place.unit *= 1.0 + 1.0 / MEMORY;
+        place.last = now;
+        if 1e15 < place.unit {
+            let scale = 1.0 / place.unit;
+            for bin in &mut place.bins {
+                bin.weight *= scale;
+                bin.nanos *= scale;
+            }
+            place.total *= scale;
+            place.unit = 1.0;
+        }
+    }
+
+    /// Until when `n_waiting` items should wait for one more of this owner, where one more would
+    /// save `saving` nanoseconds of a device; `None` where going at once is better.
+    pub(crate) fn worth_waiting_until(
+        &self,
+        owner: u64,
+        now: Moment,
+        n_waiting: f32,
+        saving: f32,
+    ) -> Option<Moment> {
+        let place = &self.places[index(owner)];
+        // `total / unit` is the number of samples that still count.
+        if place.owner != owner || place.total < MIN_SAMPLES * place.unit {
+            return None;
+        }
+        let so_far = as_f32(nanos(now.since(place.last)));
+        let first = bin(nanos(now.since(place.last)));
+
+        // Of the gaps as long as this one already is; the bin it is in counts in part.
+        let (from, to) = (lower(first), upper(first));
+        let partly = place.bins[first].weight * ((to - so_far) / (to - from)).clamp(0.0, 1.0);
+        let still = partly + place.bins[first + 1..].iter().map(|bin| bin.weight).sum::<f32>();
+        if still <= place.total * 1e-3 {
+            return None;
+        }
+
+        let (mut best, mut best_net) = (None, 0.0);
+        let (mut joined, mut waited) = (0.0, 0.0);
+        for at in first..BINS {
+            let bin = place.bins[at];
+            let chance = if at == first { partly } else { bin.weight } / still;
+            if chance == 0.0 {
+                continue;
+            }
+            let until = upper(at);
+            let typical = (bin.nanos / bin.weight).clamp(so_far, until) - so_far;
+            joined += chance;
+            waited += chance * typical;
+            let net = saving * joined - n_waiting * (waited + (1.0 - joined) * (until - so_far));
+            if best_net < net {
+                (best, best_net) = (Some(until), net);
+            }
+        }
+        best.map(|until| place.last.after(Duration::from_nanos(as_u64(until)).max(MIN_STEP)))
+    }
+
+    /// The usual gap between items of this owner, for those who want to look.
+    pub(crate) fn median(&self, owner: u64) -> Option<Duration> {
+        let place = &self.places[index(owner)];
+        if place.owner != owner || place.total < MIN_SAMPLES * place.unit {
+            return None;
+        }
+        let mut left = place.total / 2.0;
+        let at = place.bins.iter().position(|bin| {
+            left -= bin.weight;
+            left <= 0.0
+        });
+        at.map(|at| Duration::from_nanos(as_u64(upper(at))))
+    }
+}
+
+/// Waiting for less than a timer can tell apart is not waiting.
+const MIN_STEP: Duration = Duration::from_micros(1);
+
+fn index(owner: u64) -> usize {
+    // Owners are hashes; any bits will do.
+    #[expect(clippy::cast_possible_truncation, reason = "a few low bits are wanted")]
+    {
+        owner as usize % PLACES
+    }
+}
+
+/// Two bins per power of two from 1 µs to 16 s; what is shorter or longer is in the outer ones.
+fn bin(gap: u64) -> usize {
+    let gap = gap.max(1024);
+    let octave = gap.ilog2();
+    let is_upper_half = (gap >> (octave - 1)) & 1 == 1;
+    ((octave as usize - 10) * 2 + usize::from(is_upper_half)).min(BINS - 1)
+}
+
+/// Where a bin ends, in nanoseconds.
+fn upper(bin: usize) -> f32 {
+    lower(bin + 1)
+}
+
+/// Where a bin begins, in nanoseconds.
+fn lower(bin: usize) -> f32 {
+    if bin == 0 {
+        return 0.0;
+    }
+    let octave = 1_u64 << (bin / 2);
+    let start = if bin.is_multiple_of(2) { octave * 1024 } else { octave * 1536 };
+    as_f32(start)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate of time needs no ninth digit")]
+fn as_f32(nanos: u64) -> f32 {
+    nanos as f32
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "float casts saturate, and these are not negative"
+)]
+fn as_u64(nanos: f32) -> u64 {
+    nanos as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: f32 = 1e6;
+
+    /// Items come after each of these gaps in turn, again and again.
+    fn after(gaps_us: &[u64], rounds: usize) -> (Gaps, Moment) {
+        let mut gaps = Gaps::new();
+        let mut now = Moment::START;
+        for _ in 0..rounds {
+            for &gap in gaps_us {
+                now = now.after(Duration::from_micros(gap));
+                gaps.arrived(7, now);
+            }
+        }
+        (gaps, now)
+    }
+
+    fn wait(gaps: &Gaps, now: Moment, n_waiting: f32, saving_ms: f32) -> Option<Duration> {
+        let until = gaps.worth_waiting_until(7, now, n_waiting, saving_ms * MS)?;
+        Some(until.since(now))
+    }
+
+    #[test]
+    fn bins_are_where_their_borders_say() {
+        for gap in [0, 1024, 1536, 2047, 2048, 5_000_000, 40_000_000, 16_000_000_000] {
+            let at = bin(gap);
+            assert!(lower(at) <= as_f32(gap), "{gap}");
+            assert!(at == BINS - 1 || as_f32(gap) < upper(at), "{gap}");
+        }
+        assert_eq!(bin(u64::MAX), BINS - 1);
+    }
+
+    #[test]
+    fn a_lone_client_that_waits_for_each_answer_is_never_held() {
+        // Its next request comes a call and a bit after this one; a call takes 50 ms.
+        let (gaps, now) = after(&[50_300], 200);
+
+        assert_eq!(wait(&gaps, now, 1.0, 47.0), None);
+    }
+
+    #[test]
+    fn sparse_arrivals_are_not_waited_for_and_dense_ones_are() {
+        let (sparse, now) = after(&[30_000, 70_000, 50_000], 40);
+        assert_eq!(wait(&sparse, now, 1.0, 5.0), None);
+
+        let (dense, now) = after(&[900, 1_600, 1_250], 40);
+        assert!(wait(&dense, now, 1.0, 5.0).is_some());
+        assert_eq!(wait(&dense, now, 8.0, 5.0), None, "eight waiting cost more than is saved");
+    }
+
+    #[test]
+    fn a_burst_is_waited_for_only_as_long_as_bursts_last() {
+        // Eight clients answer within 100 µs of each other, then nothing for 70 ms.
+        let (gaps, now) = after(&[70_000, 90, 90, 90, 90, 90, 90, 90], 40);
+
+        let held = wait(&gaps, now, 8.0, 47.0).unwrap();
+        assert!(held <= Duration::from_micros(200), "{held:?}");
+        let later = now.after(Duration::from_micros(400));
+        assert_eq!(wait(&gaps, later, 8.0, 47.0), None, "this burst is over");
+    }
+
+    #[test]
+    fn strangers_that_share_a_place_never_share_foresight() {
+        let (mut gaps, now) = after(&[1_000], 100);
+        gaps.arrived(7 + PLACES as u64, now);
+
+        assert_eq!(wait(&gaps, now, 1.0, 5.0), None);
+        assert_eq!(gaps.worth_waiting_until(7 + PLACES as u64, now, 1.0, 5.0 * MS), None);
+    }
+}

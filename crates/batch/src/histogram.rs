@@ -1,0 +1,144 @@
+//! Counts by size, in memory that never grows: four bins per power of two.
+
+/// A histogram of whole numbers with at most 25 % error, mergeable, 2 KiB.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Histogram {
+    bins: Box<[u64; Self::BINS]>,
+    count: u64,
+    sum: u128,
+}
+
+impl Histogram {
+    /// Four for each power of two above the first eight numbers, which have one each.
+    const BINS: usize = 252;
+
+    /// Counts one value.
+    pub fn record(&mut self, value: u64) {
+        self.bins[Self::bin(value)] += 1;
+        self.count += 1;
+        self.sum += u128::from(value);
+    }
+
+    /// Adds what another counted.
+    pub fn merge(&mut self, other: &Self) {
+        for (bin, more) in self.bins.iter_mut().zip(other.bins.iter()) {
+            *bin += more;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+    }
+
+    /// How many values were counted.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their sum, exact.
+    #[must_use]
+    pub const fn sum(&self) -> u128 {
+        self.sum
+    }
+
+    /// Their mean; 0 where there is none.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a mean is approximate")]
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
+    }
+
+    /// The largest value of the bin in which this share (0 to 1) of all values is reached.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a quantile is approximate, and a share of a count is a count"
+    )]
+    pub fn quantile(&self, share: f64) -> u64 {
+        let rank = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (edge, count) in self.bins() {
+            seen += count;
+            if rank <= seen {
+                return edge;
+            }
+        }
+        0
+    }
+
+    /// The largest value and the count of each bin that is not empty, in rising order.
+    pub fn bins(&self) -> impl Iterator<Item = (u64, u64)> {
+        let counts = self.bins.iter().enumerate().filter(|(_, count)| **count != 0);
+        counts.map(|(bin, &count)| (Self::edge(bin), count))
+    }
+
+    fn bin(value: u64) -> usize {
+        // Values below 8 have a bin each; above, the two bits after the leading one choose.
+        let Some(octave) = value.checked_ilog2().filter(|octave| 3 <= *octave) else {
+            return usize::try_from(value).unwrap_or(0);
+        };
+        let quarter = usize::try_from((value >> (octave - 2)) & 3).unwrap_or(0);
+        8 + (octave as usize - 3) * 4 + quarter
+    }
+
+    fn edge(bin: usize) -> u64 {
+        if bin < 8 {
+            return bin as u64;
+        }
+        let (octave, quarter) = ((bin - 8) / 4 + 3, (bin - 8) % 4);
+        // Wraps to exactly `u64::MAX` for the very last bin.
+        (((5 + quarter as u128) << (octave - 2)) - 1).try_into().unwrap_or(u64::MAX)
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { bins: Box::new([0; Self::BINS]), count: 0, sum: 0 }
+    }
+}
+
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.bins()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_value_lies_within_a_quarter_below_its_bins_edge(value: u64) {
+            let edge = Histogram::edge(Histogram::bin(value));
+
+            prop_assert!(value <= edge);
+            prop_assert!(u128::from(edge) * 4 <= u128::from(value) * 5);
+        }
+
+        #[test]
+        fn merging_is_the_same_as_counting_in_one(values in prop::collection::vec(any::<u64>(), 0..64), cut in 0_usize..64) {
+            let count = |values: &[u64]| {
+                let mut histogram = Histogram::default();
+                values.iter().for_each(|&value| histogram.record(value));
+                histogram
+            };
+            let cut = cut.min(values.len());
+            let mut merged = count(&values[..cut]);
+            merged.merge(&count(&values[cut..]));
+
+            prop_assert_eq!(merged, count(&values));
+        }
+    }
+
+    #[test]
+    fn quantiles_of_small_numbers_are_exact() {
+        let mut histogram = Histogram::default();
+        (1..=7).for_each(|value| histogram.record(value));
+
+        assert_eq!((histogram.quantile(0.5), histogram.quantile(1.0)), (4, 7));
+        assert_eq!(Histogram::default().quantile(0.99), 0);
+    }
+}

@@ -1,0 +1,65 @@
+//! What must be equal for items to share a call.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hash, Hasher},
+    sync::LazyLock,
+};
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+
+/// A fingerprint of everything that changes what a call computes (voice, parameters, shape).
+///
+/// Items with different keys never share a call. The fingerprint is taken of *content*, with a
+/// secret that each process draws for itself, so that nobody outside can make two contents meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Key(u128);
+
+static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| {
+    let random = RandomState::new();
+    [random.hash_one(0), random.hash_one(1)]
+});
+
+impl Key {
+    /// The key of items that may all share calls.
+    pub const ANY: Self = Self(0);
+
+    /// The fingerprint of some content.
+    #[must_use]
+    pub fn of<C: Hash + ?Sized>(content: &C) -> Self {
+        let [k0, k1] = *SECRET;
+        let mut hasher = SipHasher13::new_with_keys(k0, k1);
+        content.hash(&mut hasher);
+        Self(hasher.finish128().as_u128())
+    }
+
+    /// Half of the fingerprint, for tables.
+    pub(crate) fn low(self) -> u64 {
+        #[expect(clippy::cast_possible_truncation, reason = "half is what is wanted")]
+        {
+            self.0 as u64
+        }
+    }
+}
+
+impl Hash for Key {
+    /// A key is a hash already; half of it places it in a table.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.low());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_content_has_one_key_wherever_it_lives() {
+        let voice = vec![1_u8, 2, 3];
+
+        assert_eq!(Key::of(&voice), Key::of(&voice.clone()));
+        assert_ne!(Key::of(&voice), Key::of(&[1_u8, 2]));
+        assert_ne!(Key::of(&("en", 5)), Key::of(&("en", 6)));
+        assert_ne!(Key::of(&voice), Key::ANY);
+    }
+}

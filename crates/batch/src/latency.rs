@@ -1,0 +1,306 @@
+//! How long a call takes, learned from calls: per length bucket and batch size, decayed.
+//!
+//! Each bucket has a *curve*: the mean time of each batch size that was seen, straight lines
+//! between them, never falling as batches grow. How far real calls stray from the mean is kept
+//! once per bucket as a distribution of actual over predicted, because noise comes with the
+//! device and not with the size: a few calls of any size teach the spread of all sizes. The high
+//! estimate, which deadlines are judged by, is the mean times a high quantile of that spread.
+
+use std::time::Duration;
+
+use crate::moment::nanos;
+
+/// The share of calls that the high estimate covers.
+const COVERED: f32 = 0.95;
+
+/// What is believed about every bucket. Buckets never seen take no memory.
+#[derive(Debug, Default)]
+pub(crate) struct LatencyTable {
+    curves: Vec<Option<Box<Curve>>>,
+}
+
+impl LatencyTable {
+    /// The curve of a bucket, once a call of it was seen.
+    pub(crate) fn curve(&self, bucket: usize) -> Option<&Curve> {
+        self.curves.get(bucket)?.as_deref()
+    }
+
+    /// Learns from one good call of `rows` rows. Returns actual over predicted, where there was
+    /// a prediction.
+    pub(crate) fn learn(&mut self, bucket: usize, rows: usize, took: Duration) -> Option<f32> {
+        if self.curves.len() <= bucket {
+            self.curves.resize_with(bucket + 1, || None);
+        }
+        self.curves[bucket].get_or_insert_default().learn(rows, as_f32(nanos(took)))
+    }
+}
+
+/// One bucket's times by batch size, in nanoseconds.
+#[derive(Debug, Default)]
+pub(crate) struct Curve {
+    /// Sizes seen, in rising order.
+    points: Vec<Point>,
+    spread: Spread,
+    n_calls: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    rows: usize,
+    /// As observed.
+    mean: f32,
+    /// As believed: the mean, raised where a smaller batch is known to take longer.
+    smooth: f32,
+    n_seen: u16,
+    /// When it was last seen, in calls of this curve.
+    seen_at: u32,
+}
+
+impl Curve {
+    /// Most sizes kept. Larger batches are told apart to one part in sixteen.
+    const EXACT_SIZES: usize = 64;
+    /// After this many calls without a sample, a point has lost half of its weight.
+    const HALF_LIFE: u32 = 512;
+    /// A new sample counts at least this much, so that the curve follows a device that changes.
+    const MIN_WEIGHT: f32 = 1.0 / 16.0;
+
+    /// The mean time of a call of `rows` rows.
+    pub(crate) fn mean(&self, rows: usize) -> f32 {
+        let after = self.points.partition_point(|point| point.rows < rows);
+        match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
+            (_, Some(point)) if point.rows == rows => point.smooth,
+            (Some(low), Some(high)) => {
+                let share = count(rows - low.rows) / count(high.rows - low.rows);
+                low.smooth + (high.smooth - low.smooth) * share
+            }
+            // Smaller than anything seen: along the overall slope, but not below proportion.
+            (None, Some(point)) => {
+                let along = point.smooth - self.slope() * count(point.rows - rows);
+                along.max(point.smooth * count(rows) / count(point.rows))
+            }
+            (Some(point), None) => point.smooth + self.slope() * count(rows - point.rows),
+            (None, None) => 0.0,
+        }
+    }
+
+    /// A time that a call of `rows` rows takes rarely longer than.
+    pub(crate) fn high(&self, rows: usize) -> f32 {
+        self.mean(rows) * self.spread.high()
+    }
+
+    /// Each size seen and its mean in nanoseconds, for those who want to look.
+    pub(crate) fn points(&self) -> impl Iterator<Item = (usize, f32)> {
+        self.points.iter().map(|point| (point.rows, point.smooth))
+    }
+
+    /// How much the high estimate exceeds the mean.
+    pub(crate) fn margin(&self) -> f32 {
+        self.spread.high()
+    }
+
+    fn learn(&mut self, rows: usize, took: f32) -> Option<f32> {
+        self.n_calls = self.n_calls.wrapping_add(1);
+        let ratio = (!self.points.is_empty()).then(|| took / self.mean(rows).max(1.0));
+        let rows = Self::class(rows);
+        let now = self.n_calls;
+        match self.points.binary_search_by_key(&rows, |point| point.rows) {
+            Ok(index) => {
+                let point = &mut self.points[index];
+                let age = now.wrapping_sub(point.seen_at) / Self::HALF_LIFE;
+                point.n_seen = (point.n_seen >> age.min(15)).saturating_add(1);
+                let weight = (1.0 / f32::from(point.n_seen)).max(Self::MIN_WEIGHT);
+                point.mean += (took - point.mean) * weight;
+                point.seen_at = now;
+                // A first call is no judge of spread; it may have warmed caches up.
+                if let Some(ratio) = ratio.filter(|_| 2 < point.n_seen) {
+                    self.spread.record(ratio);
+                }
+            }
+            Err(index) => {
+                let point = Point { rows, mean: took, smooth: took, n_seen: 1, seen_at: now };
+                self.points.insert(index, point);
+            }
+        }
+        let mut floor = 0.0_f32;
+        for point in &mut self.points {
+            floor = floor.max(point.mean);
+            point.smooth = floor;
+        }
+        ratio
+    }
+
+    /// The size that stands for `rows`.
+    fn class(rows: usize) -> usize {
+        match rows.checked_ilog2() {
+            Some(octave) if Self::EXACT_SIZES < rows => rows >> (octave - 4) << (octave - 4),
+            _ => rows,
+        }
+    }
+
+    /// Nanoseconds per row over all that was seen.
+    fn slope(&self) -> f32 {
+        match (self.points.first(), self.points.last()) {
+            (Some(first), Some(last)) if first.rows < last.rows => {
+                (last.smooth - first.smooth) / count(last.rows - first.rows)
+            }
+            _ => 0.0,
+        }
+    }
+}
+
+/// A decayed distribution of actual over predicted.
+#[derive(Debug)]
+struct Spread {
+    bins: [f32; Self::BINS],
+    /// Weight of the next sample; it grows, which is how older ones lose theirs.
+    unit: f32,
+    total: f32,
+    high: f32,
+}
+
+impl Spread {
+    const BINS: usize = 48;
+    /// The ratio at which the first bin begins, and the factor from bin to bin.
+    const FROM: f32 = 0.5;
+    const STEP: f32 = 1.05;
+    /// Samples until one has lost about two thirds of its weight.
+    const MEMORY: f32 = 256.0;
+
+    fn record(&mut self, ratio: f32) {
+        let bin = ((ratio.max(Self::FROM) / Self::FROM).ln() / Self::STEP.ln()).floor();
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a bin number is small, and float casts saturate"
+        )]
+        let bin = (bin as usize).min(Self::BINS - 1);
+        self.bins[bin] += self.unit;
+        self.total += self.unit;
+        self.unit *= 1.0 + 1.0 / Self::MEMORY;
+        if 1e20 < self.unit {
+            let scale = 1.0 / self.unit;
+            self.bins.iter_mut().for_each(|bin| *bin *= scale);
+            self.total *= scale;
+            self.unit = 1.0;
+        }
+        self.high = self.quantile();
+    }
+
+    fn quantile(&self) -> f32 {
+        let mut left = self.total * COVERED;
+        let mut edge = Self::FROM;
+        for bin in self.bins {
+            left -= bin;
+            edge *= Self::STEP;
+            if left <= 0.0 {
+                break;
+            }
+        }
+        edge.max(1.0)
+    }
+
+    /// Nothing is known of the spread until a few calls were seen.
+    fn high(&self) -> f32 {
+        self.high
+    }
+}
+
+impl Default for Spread {
+    fn default() -> Self {
+        Self { bins: [0.0; Self::BINS], unit: 1.0, total: 0.0, high: 1.0 }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate of time needs no ninth digit")]
+fn as_f32(nanos: u64) -> f32 {
+    nanos as f32
+}
+
+#[expect(clippy::cast_precision_loss, reason = "batch sizes are small")]
+fn count(rows: usize) -> f32 {
+    rows as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: f32 = 1e6;
+
+    fn seeded(points: &[(usize, u64)]) -> LatencyTable {
+        let mut table = LatencyTable::default();
+        for &(rows, millis) in points {
+            table.learn(0, rows, Duration::from_millis(millis));
+        }
+        table
+    }
+
+    fn check(table: &LatencyTable, rows: usize, millis: f32) {
+        let mean = table.curve(0).unwrap().mean(rows) / MS;
+        assert!((mean - millis).abs() < 0.01, "{rows} rows: {mean} ms, expected {millis} ms");
+    }
+
+    #[test]
+    fn sizes_never_seen_lie_on_the_lines_between_those_seen() {
+        let table = seeded(&[(1, 50), (8, 70), (32, 150)]);
+
+        check(&table, 1, 50.0);
+        check(&table, 20, 110.0);
+        check(&table, 63, 250.0);
+        assert!(table.curve(1).is_none());
+    }
+
+    #[test]
+    fn a_larger_batch_is_never_believed_to_be_faster() {
+        let table = seeded(&[(1, 10), (4, 30), (8, 20)]);
+
+        check(&table, 8, 30.0);
+    }
+
+    #[test]
+    fn one_known_size_says_nothing_about_growth_but_bounds_smaller_ones() {
+        let table = seeded(&[(8, 40)]);
+
+        check(&table, 16, 40.0);
+        check(&table, 4, 40.0);
+    }
+
+    #[test]
+    fn a_device_that_slows_down_is_followed_and_one_stall_is_not_believed() {
+        let mut table = seeded(&[(4, 10); 64]);
+        table.learn(0, 4, Duration::from_millis(110));
+        check(&table, 4, 16.25);
+
+        for _ in 0..100 {
+            table.learn(0, 4, Duration::from_millis(20));
+        }
+        let mean = table.curve(0).unwrap().mean(4) / MS;
+        assert!((mean - 20.0).abs() < 0.1, "{mean}");
+    }
+
+    #[test]
+    fn the_high_estimate_covers_the_spread_and_forgets_it() {
+        let mut table = seeded(&[(1, 100); 8]);
+        for n in 0..1000_u64 {
+            table.learn(0, 1, Duration::from_millis(80 + n * 7 % 41));
+        }
+        let curve = table.curve(0).unwrap();
+        let high = curve.high(1) / MS;
+        assert!((115.0..130.0).contains(&high), "{high}");
+
+        for _ in 0..3000 {
+            table.learn(0, 1, Duration::from_millis(100));
+        }
+        assert!(table.curve(0).unwrap().margin() < 1.1);
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_however_large_batches_are() {
+        let mut table = LatencyTable::default();
+        for rows in 1..20_000 {
+            table.learn(0, rows, Duration::from_millis(1));
+        }
+
+        assert!(table.curve(0).unwrap().points().count() < 64 + 16 * 9);
+    }
+}

@@ -1,0 +1,80 @@
+//! Limits: what the batcher may do, already checked.
+
+use std::time::Duration;
+
+use crate::Buckets;
+
+/// What the batcher may do. Made from [`Settings`](crate::Settings), which checks it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    pub(crate) max_items: usize,
+    pub(crate) max_cost: u64,
+    /// Sizes a batch may have, in rising order; empty where any will do.
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) max_wait: Duration,
+    pub(crate) policy: Policy,
+    pub(crate) buckets: Buckets,
+    pub(crate) queue_items: usize,
+    pub(crate) queue_bytes: usize,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) patience: Duration,
+    pub(crate) split_calls: u32,
+}
+
+/// When to fire a batch that is not full.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Policy {
+    /// At once, unless what merging saves is worth the wait; deadlines know how long calls take.
+    Adaptive,
+    /// By the clock alone.
+    Fixed {
+        /// How long a lone item waits for a second one.
+        fast_path_wait: Duration,
+        /// How many rows fire a batch before its time.
+        early_rows: usize,
+    },
+}
+
+impl Limits {
+    /// Most rows in a batch.
+    #[must_use]
+    pub const fn max_items(&self) -> usize {
+        self.max_items
+    }
+
+    /// Longest an item waits for company while a device is free.
+    #[must_use]
+    pub const fn max_wait(&self) -> Duration {
+        self.max_wait
+    }
+
+    /// When batches that are not full are fired.
+    #[must_use]
+    pub const fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Most items that wait at once.
+    #[must_use]
+    pub const fn queue_items(&self) -> usize {
+        self.queue_items
+    }
+
+    /// Most memory that waiting items hold at once.
+    #[must_use]
+    pub const fn queue_bytes(&self) -> usize {
+        self.queue_bytes
+    }
+
+    /// The size that a batch of `rows` rows is padded to.
+    pub(crate) fn padded_rows(&self, rows: usize) -> usize {
+        let at = self.sizes.partition_point(|&size| size < rows);
+        self.sizes.get(at).copied().unwrap_or(rows)
+    }
+
+    /// The largest allowed size that `rows` rows fill; `None` where they fill none.
+    pub(crate) fn filled_size(&self, rows: usize) -> Option<usize> {
+        let at = self.sizes.partition_point(|&size| size <= rows);
+        at.checked_sub(1).map(|at| self.sizes[at])
+    }
+}

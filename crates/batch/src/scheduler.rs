@@ -1,0 +1,761 @@
+//! Everything that waits, and what leaves next. Pure: no clock, no task, no lock.
+//!
+//! Whoever drives it says what time it is. [`Batcher`](crate::Batcher) drives it on tokio's
+//! clock; `paceline bench policy` drives the very same code in virtual time.
+//!
+//! Items wait in one queue per key and length bucket. A queue is *due* (to be judged as soon as a
+//! device is free) or *held* (judged: waiting for company pays until then). Nothing is ever
+//! scanned: each step costs the logarithm of how many items or queues there are.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use rustc_hash::FxHashMap;
+use slab::Slab;
+
+use crate::{
+    Key, Limits, Moment, Policy, Priority, Refused, Stats, Tag,
+    error::Dropped,
+    fair::{Fair, Standing},
+    gaps::Gaps,
+    lane::Lanes,
+    latency::{Curve, LatencyTable},
+    policy::{FireReason, Verdict, View, verdict},
+    queue::{Post, Queue},
+    slot::{ItemId, Place, Slot},
+};
+
+/// Items that wait, each with a payload `P` that is never looked at, and lanes with a state `S`.
+#[derive(Debug)]
+pub struct Scheduler<P, S = ()> {
+    limits: Limits,
+    slots: Slab<Slot<P>>,
+    queues: Slab<Queue>,
+    index: FxHashMap<(Key, usize), usize>,
+    due: Fair<usize>,
+    held: BTreeSet<(Moment, usize)>,
+    /// The earliest deadline of each queue that has one.
+    expiries: BTreeSet<(Moment, usize)>,
+    lanes: Lanes<S>,
+    flights: Slab<Flight>,
+    latency: LatencyTable,
+    gaps: Gaps,
+    n_bytes: usize,
+    next_seq: u64,
+    n_devices: usize,
+    is_closed: bool,
+    left: Vec<(P, Dropped)>,
+    stats: Stats,
+}
+
+/// A batch that is being worked on, as the scheduler remembers it.
+#[derive(Debug)]
+struct Flight {
+    bucket: usize,
+    padded_rows: usize,
+    /// When it should be done.
+    lands: Moment,
+}
+
+/// What to do with a free device.
+#[derive(Debug)]
+pub enum Next<P, S> {
+    /// Run this.
+    Batch(Batch<P, S>),
+    /// Ask again then, or when an item comes.
+    HoldUntil(Moment),
+    /// Ask again when an item comes.
+    Nothing,
+}
+
+/// A batch that has left the queue.
+#[derive(Debug)]
+pub struct Batch<P, S> {
+    /// Its items, never none.
+    pub boarded: Vec<Boarded<P, S>>,
+    /// What it is made of and why it left.
+    pub facts: BatchFacts,
+    /// What [`Scheduler::finish`] wants to have back.
+    pub flight: FlightId,
+}
+
+/// Names a batch that is being worked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlightId(usize);
+
+/// One item of a batch.
+#[derive(Debug)]
+pub struct Boarded<P, S> {
+    /// Which item.
+    pub id: ItemId,
+    /// What was submitted.
+    pub payload: P,
+    /// How many rows of the batch it takes.
+    pub rows: usize,
+    /// Its length, as tagged.
+    pub length: u32,
+    /// How long it waited.
+    pub waited: Duration,
+    /// Its lane and the state that the lane is in.
+    pub lane: Option<(usize, S)>,
+}
+
+/// What a batch is made of and why it left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchFacts {
+    /// Counts batches from 1.
+    pub number: u64,
+    /// What its items have in common.
+    pub key: Key,
+    /// Its length bucket.
+    pub bucket: usize,
+    /// Rows of its items.
+    pub rows: usize,
+    /// Rows that the model is to run: the smallest allowed size that holds them.
+    pub padded_rows: usize,
+    /// The length that shorter items are padded to: the longest of them.
+    pub padded_length: u32,
+    /// Why it left.
+    pub fired: FireReason,
+    /// How long it should take, where that can be told.
+    pub predicted: Option<Duration>,
+}
+
+impl<P, S> Scheduler<P, S> {
+    /// A scheduler with nothing in it, for one device.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            slots: Slab::new(),
+            queues: Slab::new(),
+            index: FxHashMap::default(),
+            due: Fair::new(),
+            held: BTreeSet::new(),
+            expiries: BTreeSet::new(),
+            lanes: Lanes::default(),
+            flights: Slab::new(),
+            latency: LatencyTable::default(),
+            gaps: Gaps::new(),
+            n_bytes: 0,
+            next_seq: 0,
+            n_devices: 1,
+            is_closed: false,
+            left: Vec::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// The limits it keeps.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// How many batches can be worked on at once; admission reckons with it.
+    pub fn set_devices(&mut self, n_devices: usize) {
+        self.n_devices = n_devices.max(1);
+    }
+
+    /// Takes an item in, or says why not and gives its payload back.
+    ///
+    /// # Errors
+    ///
+    /// When it can never be served, not in time, or there is no room.
+    pub fn offer(
+        &mut self,
+        payload: P,
+        tag: &Tag,
+        lane: Option<usize>,
+        now: Moment,
+    ) -> Result<ItemId, (Refused, P)> {
+        let bucket = self.limits.buckets.bucket(tag.length);
+        let cost = self.padded_cost(tag, bucket);
+        let deadline = match tag.timeout.or(self.limits.timeout) {
+            Some(timeout) => now.after(timeout),
+            None => Moment::NEVER,
+        };
+        let urgency = self.urgency(tag.priority, deadline, now);
+        if let Err(refused) = self.admit(tag, cost, deadline, urgency, now) {
+            self.stats.refused(&refused);
+            return Err((refused, payload));
+        }
+
+        let queue = self.queue_for(tag.key, bucket);
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        let mut slot = Slot::new(payload, seq, queue, now);
+        slot.rows = tag.rows as usize;
+        slot.length = tag.length;
+        slot.cost = cost;
+        slot.bytes = tag.bytes;
+        slot.stream = tag.stream;
+        slot.lane = lane;
+        slot.deadline = deadline;
+        slot.standing.urgency = urgency;
+        let goes = lane.is_none_or(|lane| self.lanes.enter(lane));
+        if !goes {
+            slot.place = Place::BehindLane;
+        }
+        let id = ItemId { seq, slot: self.slots.insert(slot) };
+        if let (false, Some(lane)) = (goes, lane) {
+            self.lanes.wait(lane, id);
+        }
+        self.n_bytes += tag.bytes;
+        self.stats.accepted += 1;
+        self.queues[queue].admit(&self.slots, id);
+        if goes {
+            self.enlist(queue, id, now);
+        }
+        self.note_expiry(queue);
+        Ok(id)
+    }
+
+    /// Takes an item out whose ticket was dropped; `None` when it has left already.
+    pub fn withdraw(&mut self, id: ItemId, now: Moment) -> Option<P> {
+        let is_here = self.slots.get(id.slot).is_some_and(|slot| slot.seq == id.seq);
+        is_here.then(|| {
+            self.stats.dropped(Dropped::Cancelled);
+            self.discard(id, now)
+        })
+    }
+
+    /// What a free device should do.
+    pub fn next(&mut self, now: Moment) -> Next<P, S> {
+        while let Some((queue, reason)) = self.judge(now) {
+            if let Some(batch) = self.form(queue, reason, now) {
+                return Next::Batch(batch);
+            }
+        }
+        match self.held.first() {
+            Some(&(until, _)) => Next::HoldUntil(until),
+            None => Next::Nothing,
+        }
+    }
+
+    /// Whether [`next`](Self::next) would give a batch now; if not, until when it would hold.
+    pub fn peek(&mut self, now: Moment) -> Result<(), Moment> {
+        match self.judge(now) {
+            Some(_) => Ok(()),
+            None => Err(self.held.first().map_or(Moment::NEVER, |&(until, _)| until)),
+        }
+    }
+
+    /// Drops every item whose deadline has passed; they are in [`take_left`](Self::take_left).
+    pub fn expire(&mut self, now: Moment) {
+        while let Some(&(deadline, queue)) = self.expiries.first()
+            && deadline <= now
+        {
+            while let Some(id) = self.queues.get(queue).and_then(|queue| queue.expired(now)) {
+                self.drop_item(id, Dropped::Expired, now);
+            }
+        }
+    }
+
+    /// When [`expire`](Self::expire) should be called next; `NEVER` when nothing has a deadline.
+    #[must_use]
+    pub fn next_expiry(&self) -> Moment {
+        self.expiries.first().map_or(Moment::NEVER, |&(deadline, _)| deadline)
+    }
+
+    /// What was dropped since the last call, for whoever must tell their owners.
+    pub fn take_left(&mut self) -> Vec<(P, Dropped)> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Whether anything was dropped since the last [`take_left`](Self::take_left).
+    #[must_use]
+    pub const fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// A batch is done. `took` is how long its one good call took, `None` if that failed; `lanes`
+    /// gives back the state of each lane that was in it.
+    pub fn finish(
+        &mut self,
+        flight: FlightId,
+        took: Option<Duration>,
+        lanes: impl IntoIterator<Item = (usize, S)>,
+        now: Moment,
+    ) {
+        let Flight { bucket, padded_rows, .. } = self.flights.remove(flight.0);
+        if let Some(took) = took {
+            let ratio = self.latency.learn(bucket, padded_rows, took);
+            self.stats.executed(took, ratio);
+        } else {
+            self.stats.failed_calls += 1;
+        }
+        for (lane, state) in lanes {
+            if let Some(next) = self.lanes.leave(lane, state) {
+                let queue = self.slots[next.slot].queue;
+                self.enlist(queue, next, now);
+            }
+        }
+    }
+
+    /// Learns how long a call takes without one having been asked for, as warm-up runs do.
+    pub fn learn(&mut self, length: u32, rows: usize, took: Duration) {
+        let bucket = self.limits.buckets.bucket(length);
+        self.latency.learn(bucket, self.limits.padded_rows(rows), took);
+    }
+
+    /// Takes no more items; those that wait leave without waiting for company.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+        while let Some(&(_, queue)) = self.held.first() {
+            self.post_due(queue);
+        }
+    }
+
+    /// Whether it takes no more items.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// How many items wait.
+    #[must_use]
+    pub fn n_waiting(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Takes everything out that waits, unanswered, because nobody will ever run it.
+    pub fn abandon(&mut self) -> Vec<P> {
+        self.is_closed = true;
+        let slots = std::mem::take(&mut self.slots);
+        self.reset();
+        slots.into_iter().map(|(_, slot)| slot.payload).collect()
+    }
+
+    /// The lanes.
+    pub(crate) const fn lanes(&mut self) -> &mut Lanes<S> {
+        &mut self.lanes
+    }
+
+    /// Whether an item would be refused for want of room.
+    pub(crate) fn has_room(&self, tag: &Tag) -> bool {
+        self.is_closed
+            || (self.slots.len() < self.limits.queue_items
+                && tag.bytes <= self.limits.queue_bytes - self.n_bytes)
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats.clone();
+        stats.waiting_items = self.slots.len();
+        stats.waiting_bytes = self.n_bytes;
+        stats.in_flight = self.flights.len();
+        stats
+    }
+
+    /// What is believed about the length bucket that `length` falls in: the mean time of each
+    /// batch size seen, and by how much calls rarely exceed it.
+    #[must_use]
+    pub fn believed(&self, length: u32) -> Option<(Vec<(usize, Duration)>, f32)> {
+        let curve = self.latency.curve(self.limits.buckets.bucket(length))?;
+        let points = curve.points().map(|(rows, mean)| (rows, to_duration(mean))).collect();
+        Some((points, curve.margin()))
+    }
+
+    /// The usual gap between arrivals of a key and length, where it is known.
+    #[must_use]
+    pub fn usual_gap(&self, key: Key, length: u32) -> Option<Duration> {
+        let bucket = self.limits.buckets.bucket(length);
+        self.gaps.median(Queue::new(key, bucket, 0).owner())
+    }
+
+    fn admit(
+        &self,
+        tag: &Tag,
+        cost: u64,
+        deadline: Moment,
+        urgency: u64,
+        now: Moment,
+    ) -> Result<(), Refused> {
+        let Limits { max_items, max_cost, queue_items, queue_bytes, .. } = self.limits;
+        let rows = tag.rows as usize;
+        if self.is_closed {
+            Err(Refused::Closed)
+        } else if max_items < rows || rows == 0 {
+            Err(Refused::TooManyRows { rows, max: max_items })
+        } else if max_cost < cost {
+            Err(Refused::TooCostly { cost, max: max_cost })
+        } else if queue_bytes < tag.bytes {
+            Err(Refused::TooManyBytes { bytes: tag.bytes, max: queue_bytes })
+        } else if queue_items <= self.slots.len() {
+            Err(Refused::QueueFull(self.slots.len()))
+        } else if queue_bytes - self.n_bytes < tag.bytes {
+            Err(Refused::QueueBytesFull(self.n_bytes))
+        } else if deadline < self.earliest_answer(tag, urgency, now) {
+            Err(Refused::Hopeless)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// When an item could be answered at the very earliest; the start of time where nothing is
+    /// known, or where nobody asks because it has no deadline.
+    fn earliest_answer(&self, tag: &Tag, urgency: u64, now: Moment) -> Moment {
+        if self.limits.policy != Policy::Adaptive {
+            return Moment::START;
+        }
+        let bucket = self.limits.buckets.bucket(tag.length);
+        let Some(curve) = self.latency.curve(bucket) else { return Moment::START };
+        let free = if self.flights.len() < self.n_devices {
+            now
+        } else {
+            self.flights.iter().map(|(_, flight)| flight.lands).min().unwrap_or(now).max(now)
+        };
+        // Only what certainly goes first is counted: a stream's own items, or, where the item
+        // would be the last of its queue, all of that.
+        let ahead = self.index.get(&(tag.key, bucket)).map_or(0, |&queue| {
+            let queue = &self.queues[queue];
+            match tag.stream {
+                Some(stream) => queue.n_of_stream(stream),
+                None if queue.goes_last(urgency) => queue.rows,
+                None => 0,
+            }
+        });
+        let max_items = self.limits.max_items;
+        let calls_ahead = u32::try_from(ahead / max_items).unwrap_or(u32::MAX);
+        let devices = u32::try_from(self.n_devices).unwrap_or(u32::MAX);
+        let full = to_duration(self.mean(curve, max_items));
+        let own = to_duration(self.mean(curve, tag.rows as usize));
+        free.after(full.saturating_mul(calls_ahead) / devices).after(own)
+    }
+
+    /// What an item counts for where its length is padded to its bucket's edge.
+    fn padded_cost(&self, tag: &Tag, bucket: usize) -> u64 {
+        let Some(edge) = self.limits.buckets.edge(bucket).filter(|_| 0 < tag.length) else {
+            return tag.cost;
+        };
+        let padded = u128::from(tag.cost) * u128::from(edge);
+        u64::try_from(padded.div_ceil(u128::from(tag.length))).unwrap_or(u64::MAX)
+    }
+
+    /// What an item is measured against: its deadline, or where it has none, a patience after its
+    /// arrival; each priority level below the first is one patience more.
+    fn urgency(&self, priority: Priority, deadline: Moment, now: Moment) -> u64 {
+        let patience = self.limits.patience;
+        let own = deadline.min(now.after(patience));
+        own.after(patience.saturating_mul(u32::from(priority.number()))).as_nanos()
+    }
+
+    fn queue_for(&mut self, key: Key, bucket: usize) -> usize {
+        *self
+            .index
+            .entry((key, bucket))
+            .or_insert_with(|| self.queues.insert(Queue::new(key, bucket, self.due.virtual_time())))
+    }
+
+    /// Makes an item ready to go, and its queue due.
+    fn enlist(&mut self, queue: usize, id: ItemId, now: Moment) {
+        let entry = &mut self.queues[queue];
+        self.gaps.arrived(entry.owner(), now);
+        entry.enlist(&mut self.slots, id, now);
+        self.post_due(queue);
+    }
+
+    /// Puts a queue among those to be judged, where it belongs by its most urgent item.
+    fn post_due(&mut self, queue: usize) {
+        let entry = &self.queues[queue];
+        let first = entry.first();
+        let urgency = first.map(|id| self.slots[id.slot].standing.urgency);
+        if entry.post == Post::Due && urgency == Some(entry.standing.urgency) {
+            return;
+        }
+        self.take_off(queue);
+        if let Some(urgency) = urgency {
+            let entry = &mut self.queues[queue];
+            entry.standing.urgency = urgency;
+            entry.post = Post::Due;
+            self.due.insert(queue, entry.standing);
+        }
+    }
+
+    fn take_off(&mut self, queue: usize) {
+        let entry = &mut self.queues[queue];
+        match std::mem::replace(&mut entry.post, Post::Off) {
+            Post::Off => {}
+            Post::Due => self.due.remove(queue, entry.standing),
+            Post::Held(until) => {
+                self.held.remove(&(until, queue));
+            }
+        }
+    }
+
+    /// The first queue whose batch should leave now. Those that should not are held.
+    fn judge(&mut self, now: Moment) -> Option<(usize, FireReason)> {
+        while let Some(&(until, queue)) = self.held.first()
+            && until <= now
+        {
+            self.post_due(queue);
+        }
+        while let Some(queue) = self.due.first() {
+            let entry = &self.queues[queue];
+            let view = View {
+                limits: &self.limits,
+                gaps: &self.gaps,
+                curve: self.latency.curve(entry.bucket),
+                owner: entry.owner(),
+                n_items: entry.n_ready,
+                rows: entry.rows,
+                is_full: self.limits.max_items <= entry.rows || self.limits.max_cost <= entry.cost,
+                oldest: entry.oldest(&self.slots).unwrap_or(now),
+                soonest: entry.soonest(),
+                was_held: entry.was_held,
+                is_closing: self.is_closed,
+            };
+            match verdict(&view, now) {
+                Verdict::Fire(reason) => return Some((queue, reason)),
+                Verdict::Hold(until) => {
+                    self.take_off(queue);
+                    let entry = &mut self.queues[queue];
+                    entry.was_held = true;
+                    entry.post = Post::Held(until);
+                    self.held.insert((until, queue));
+                }
+            }
+        }
+        None
+    }
+
+    /// Makes the batch of a queue. `None` when everything in it had to be dropped.
+    fn form(&mut self, queue: usize, fired: FireReason, now: Moment) -> Option<Batch<P, S>> {
+        self.take_off(queue);
+        let max_rows = self.batch_rows(queue);
+        let mut boarded = Vec::with_capacity(self.queues[queue].n_ready.min(max_rows));
+        let (mut rows, mut cost, mut padded_length, mut lengths) = (0, 0_u64, 0, 0_u64);
+        while let Some(id) = self.queues[queue].first() {
+            let slot = &self.slots[id.slot];
+            // In order: what does not fit ends the batch, so that large items are not passed by.
+            let fits = rows + slot.rows <= max_rows
+                && cost.saturating_add(slot.cost) <= self.limits.max_cost;
+            if !fits {
+                break;
+            }
+            let window = (rows + self.queues[queue].rows).min(max_rows);
+            if let Some(reason) = self.too_late(slot.deadline, queue, window, now) {
+                self.stats.dropped(reason);
+                let payload = self.remove(id, now);
+                self.left.push((payload, reason));
+                continue;
+            }
+            rows += slot.rows;
+            cost += slot.cost;
+            padded_length = padded_length.max(slot.length);
+            lengths += u64::from(slot.length) * slot.rows as u64;
+            self.queues[queue].serve(&mut self.slots, id);
+            boarded.push(self.board(id, now));
+        }
+        if boarded.is_empty() {
+            self.settle(queue);
+            return None;
+        }
+        let facts = self.depart(queue, fired, rows, padded_length);
+        self.stats.fired(&facts, boarded.iter().map(|item| item.waited), lengths);
+        let flight = self.flights.insert(Flight {
+            bucket: facts.bucket,
+            padded_rows: facts.padded_rows,
+            lands: facts.predicted.map_or(Moment::START, |predicted| now.after(predicted)),
+        });
+        Some(Batch { boarded, facts, flight: FlightId(flight) })
+    }
+
+    /// How many rows the next batch of a queue may have. Where sizes are given, rows that would
+    /// cost more in padding than in a call of their own are left for the next one.
+    fn batch_rows(&self, queue: usize) -> usize {
+        let entry = &self.queues[queue];
+        let max_items = self.limits.max_items;
+        let rows = entry.rows.min(max_items);
+        let (Some(filled), Some(curve)) =
+            (self.limits.filled_size(rows), self.latency.curve(entry.bucket))
+        else {
+            return max_items;
+        };
+        let merged = self.mean(curve, rows);
+        let split = self.mean(curve, filled) + self.mean(curve, rows - filled);
+        if filled < rows && split < merged { filled } else { max_items }
+    }
+
+    /// Whether an item can no longer be answered in time by a batch of `rows` rows.
+    ///
+    /// The batch is never made smaller to save it: that saves one item and loses the many that a
+    /// small batch leaves behind, again at the next batch, until almost every item is late.
+    fn too_late(
+        &self,
+        deadline: Moment,
+        queue: usize,
+        rows: usize,
+        now: Moment,
+    ) -> Option<Dropped> {
+        if deadline == Moment::NEVER {
+            return None;
+        }
+        if deadline <= now {
+            return Some(Dropped::Expired);
+        }
+        if self.limits.policy != Policy::Adaptive {
+            return None;
+        }
+        let curve = self.latency.curve(self.queues[queue].bucket)?;
+        let takes = to_duration(curve.high(self.limits.padded_rows(rows)));
+        (deadline < now.after(takes)).then_some(Dropped::TooLate)
+    }
+
+    /// Takes a served item on board.
+    fn board(&mut self, id: ItemId, now: Moment) -> Boarded<P, S> {
+        let slot = self.slots.remove(id.slot);
+        self.n_bytes -= slot.bytes;
+        Boarded {
+            id,
+            payload: slot.payload,
+            rows: slot.rows,
+            length: slot.length,
+            waited: now.since(slot.arrived),
+            lane: slot.lane.and_then(|lane| Some((lane, self.lanes.board(lane)?))),
+        }
+    }
+
+    /// Notes that a batch of this queue has left, and charges the queue for its device time.
+    fn depart(
+        &mut self,
+        queue: usize,
+        fired: FireReason,
+        rows: usize,
+        padded_length: u32,
+    ) -> BatchFacts {
+        // ORDER: off its post before its standing changes, because the standing is how it is found.
+        self.take_off(queue);
+        let entry = &self.queues[queue];
+        let (key, bucket) = (entry.key, entry.bucket);
+        let padded_rows = self.limits.padded_rows(rows);
+        let predicted =
+            self.latency.curve(bucket).map(|curve| to_duration(curve.mean(padded_rows)));
+        let charge = crate::moment::nanos(predicted.unwrap_or(Duration::from_millis(1)));
+        let entry = &mut self.queues[queue];
+        entry.was_held = false;
+        let start = entry.standing.start.max(self.due.virtual_time());
+        self.due.serve(Standing { start, urgency: 0 });
+        self.queues[queue].standing.start = start.saturating_add(charge);
+        self.settle(queue);
+        self.stats.n_batches += 1;
+        BatchFacts {
+            number: self.stats.n_batches,
+            key,
+            bucket,
+            rows,
+            padded_rows,
+            padded_length,
+            fired,
+            predicted,
+        }
+    }
+
+    fn drop_item(&mut self, id: ItemId, reason: Dropped, now: Moment) {
+        self.stats.dropped(reason);
+        let payload = self.discard(id, now);
+        self.left.push((payload, reason));
+    }
+
+    /// Takes an item out, and puts its queue where it now belongs.
+    fn discard(&mut self, id: ItemId, now: Moment) -> P {
+        let queue = self.slots[id.slot].queue;
+        let payload = self.remove(id, now);
+        self.settle(queue);
+        payload
+    }
+
+    /// Takes an item out of its queue and its lane. The queue must be settled afterwards.
+    fn remove(&mut self, id: ItemId, now: Moment) -> P {
+        let slot = &self.slots[id.slot];
+        let (queue, lane, place) = (slot.queue, slot.lane, slot.place);
+        self.queues[queue].discard(&mut self.slots, id);
+        let slot = self.slots.remove(id.slot);
+        self.n_bytes -= slot.bytes;
+        if let Some(lane) = lane {
+            let next = if place == Place::BehindLane {
+                self.lanes.desert(lane, id);
+                None
+            } else {
+                self.lanes.skip(lane)
+            };
+            if let Some(next) = next {
+                let queue = self.slots[next.slot].queue;
+                self.enlist(queue, next, now);
+            }
+        }
+        slot.payload
+    }
+
+    /// After items left: puts the queue where it now belongs, or forgets it.
+    fn settle(&mut self, queue: usize) {
+        let entry = &self.queues[queue];
+        if entry.n_items == 0 {
+            self.take_off(queue);
+            self.note_expiry(queue);
+            let entry = self.queues.remove(queue);
+            self.index.remove(&(entry.key, entry.bucket));
+            self.trim();
+        } else {
+            // A held queue that lost items may have nothing left to wait for; judge it again.
+            self.post_due(queue);
+            self.note_expiry(queue);
+        }
+    }
+
+    /// Keeps `expiries` true for a queue.
+    fn note_expiry(&mut self, queue: usize) {
+        let entry = &mut self.queues[queue];
+        let soonest = entry.soonest();
+        let noted = std::mem::replace(&mut entry.noted_expiry, soonest);
+        if noted != soonest {
+            if noted != Moment::NEVER {
+                self.expiries.remove(&(noted, queue));
+            }
+            if soonest != Moment::NEVER {
+                self.expiries.insert((soonest, queue));
+            }
+        }
+    }
+
+    /// Gives memory back that a past crowd needed.
+    fn trim(&mut self) {
+        const KEEP: usize = 256;
+        if self.queues.is_empty() && KEEP < self.queues.capacity() {
+            self.queues = Slab::new();
+        }
+        if self.index.len() * 4 < self.index.capacity() && KEEP < self.index.capacity() {
+            self.index.shrink_to(KEEP);
+        }
+        if self.slots.is_empty() && KEEP < self.slots.capacity() {
+            self.slots = Slab::new();
+        }
+    }
+
+    fn reset(&mut self) {
+        self.slots = Slab::new();
+        self.queues = Slab::new();
+        self.index = FxHashMap::default();
+        self.due = Fair::new();
+        self.held.clear();
+        self.expiries.clear();
+        self.lanes.clear_waiting();
+        self.n_bytes = 0;
+    }
+
+    /// The mean time of a call of `rows` rows, padded as it would be.
+    fn mean(&self, curve: &Curve, rows: usize) -> f32 {
+        curve.mean(self.limits.padded_rows(rows))
+    }
+}
+
+/// Estimates are kept as float nanoseconds.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "float casts saturate, and times are not negative"
+)]
+fn to_duration(nanos: f32) -> Duration {
+    Duration::from_nanos(nanos as u64)
+}

@@ -1,0 +1,204 @@
+//! What handles, tickets, pullers and the timekeeper share: the scheduler behind one short lock.
+//!
+//! No call into a model, no wake-up and no observer runs under the lock. Waking is decided under
+//! it and done after it.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
+};
+
+use tokio::{sync::Notify, sync::oneshot, time::Instant};
+
+use crate::{
+    Failure, Limits, Moment, Scheduler, Stats,
+    error::Dropped,
+    observer::Observer,
+    slot::ItemId,
+    ticket::{Answer, Withdraw},
+};
+
+/// An item and the way back to whoever submitted it.
+#[derive(Debug)]
+pub(crate) struct Parcel<T, R> {
+    pub(crate) item: T,
+    pub(crate) reply: oneshot::Sender<Answer<R>>,
+}
+
+pub(crate) struct Shared<T, R, S> {
+    state: Mutex<State<T, R, S>>,
+    epoch: Instant,
+    pub(crate) limits: Limits,
+    /// Wakes the timekeeper when there is an earlier deadline than it knows of.
+    pub(crate) deadline_moved: Notify,
+    /// Wakes submitters that wait for room.
+    pub(crate) room: Notify,
+    pub(crate) observer: Box<dyn Observer>,
+}
+
+pub(crate) struct State<T, R, S> {
+    pub(crate) scheduler: Scheduler<Parcel<T, R>, S>,
+    /// Pullers that wait for a batch, the last to come first to go: it is the warmest.
+    idle: Vec<(PullerId, Waker)>,
+    /// When the first of the idle pullers will look again by itself.
+    looks_again: Moment,
+    pub(crate) n_pullers: usize,
+    next_puller: usize,
+    /// What the timekeeper is asleep until.
+    pub(crate) keeper_until: Moment,
+    /// Submitters that wait for room.
+    pub(crate) n_waiting_for_room: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PullerId(usize);
+
+impl<T, R, S> Shared<T, R, S> {
+    pub(crate) fn new(scheduler: Scheduler<Parcel<T, R>, S>, observer: Box<dyn Observer>) -> Self {
+        Self {
+            limits: scheduler.limits().clone(),
+            state: Mutex::new(State {
+                scheduler,
+                idle: Vec::new(),
+                looks_again: Moment::NEVER,
+                n_pullers: 0,
+                next_puller: 0,
+                keeper_until: Moment::NEVER,
+                n_waiting_for_room: 0,
+            }),
+            epoch: Instant::now(),
+            deadline_moved: Notify::new(),
+            room: Notify::new(),
+            observer,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<T, R, S>> {
+        // Nothing of the caller's runs under the lock, so a poisoned one is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        Moment::at(self.epoch.elapsed())
+    }
+
+    pub(crate) fn instant(&self, moment: Moment) -> Instant {
+        self.epoch + moment.since(Moment::START)
+    }
+
+    /// Answers items that left without a call, outside the lock.
+    pub(crate) fn tell(&self, left: Vec<(Parcel<T, R>, Dropped)>) {
+        for (parcel, reason) in left {
+            self.observer.dropped(reason);
+            let failure = match reason {
+                Dropped::TooLate => Failure::TooLate,
+                Dropped::Expired | Dropped::Cancelled => Failure::Expired,
+            };
+            // The ticket may have been dropped meanwhile; then nobody is left to tell.
+            drop(parcel.reply.send(Err(failure)));
+        }
+    }
+
+    /// Lets as many submitters look for room as items left. One that still finds none waits for
+    /// the next item to leave, and there is one as long as anything waits.
+    pub(crate) fn make_room(&self, n_left: usize, n_waiting_for_room: usize) {
+        for _ in 0..n_left.min(n_waiting_for_room) {
+            self.room.notify_one();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let idle = {
+            let mut state = self.lock();
+            state.scheduler.close();
+            std::mem::take(&mut state.idle)
+        };
+        for (_, waker) in idle {
+            waker.wake();
+        }
+        self.deadline_moved.notify_one();
+        self.room.notify_waiters();
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.lock().scheduler.stats()
+    }
+}
+
+impl<T, R, S> State<T, R, S> {
+    pub(crate) fn attach(&mut self) -> PullerId {
+        self.n_pullers += 1;
+        self.next_puller += 1;
+        self.scheduler.set_devices(self.n_pullers);
+        PullerId(self.next_puller)
+    }
+
+    /// Whether somebody must be woken now that an item came: the puller that should take it, or
+    /// that should look again earlier than it meant to.
+    pub(crate) fn wake_for_arrival(&mut self, now: Moment) -> Option<Waker> {
+        if self.idle.is_empty() {
+            return None;
+        }
+        match self.scheduler.peek(now) {
+            Ok(()) => self.wake_one(),
+            Err(until) if until < self.looks_again => self.wake_one(),
+            Err(_) => None,
+        }
+    }
+
+    /// A puller looks for itself; what others meant to look at is not counted on any more.
+    pub(crate) const fn look_again(&mut self) {
+        self.looks_again = Moment::NEVER;
+    }
+
+    pub(crate) fn wake_one(&mut self) -> Option<Waker> {
+        self.look_again();
+        self.idle.pop().map(|(_, waker)| waker)
+    }
+
+    /// Notes that a puller waits, and until when at most.
+    pub(crate) fn rest(&mut self, puller: PullerId, waker: &Waker, until: Moment) {
+        self.looks_again = self.looks_again.min(until);
+        match self.idle.iter_mut().find(|(id, _)| *id == puller) {
+            Some((_, known)) => known.clone_from(waker),
+            None => self.idle.push((puller, waker.clone())),
+        }
+    }
+
+    /// Takes a puller off the list of those that wait; `false` if it was woken already.
+    pub(crate) fn rise(&mut self, puller: PullerId) -> bool {
+        let at = self.idle.iter().position(|(id, _)| *id == puller);
+        at.map(|at| self.idle.remove(at)).is_some()
+    }
+}
+
+impl<T: Send, R: Send, S: Send> Withdraw for Shared<T, R, S> {
+    fn withdraw(&self, id: ItemId) {
+        let now = self.now();
+        let (parcel, waiting) = {
+            let mut state = self.lock();
+            (state.scheduler.withdraw(id, now), state.n_waiting_for_room)
+        };
+        // Dropped here, outside the lock: an item may be large, or drop slowly.
+        if parcel.is_some() {
+            self.observer.dropped(Dropped::Cancelled);
+            self.make_room(1, waiting);
+        }
+    }
+}
+
+impl<T, R, S> std::fmt::Debug for Shared<T, R, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// A handle that closes the batcher when the last of its kind is dropped.
+#[derive(Debug)]
+pub(crate) struct Handle<T, R, S>(pub(crate) Arc<Shared<T, R, S>>);
+
+impl<T, R, S> Drop for Handle<T, R, S> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

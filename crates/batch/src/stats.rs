@@ -1,0 +1,136 @@
+//! What happened so far, in memory that never grows.
+
+use std::time::Duration;
+
+use crate::{FireReason, Histogram, Refused, error::Dropped, moment::nanos, scheduler::BatchFacts};
+
+/// Counts and distributions since the batcher was made. Two batchers' can be added up.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    /// Items taken in.
+    pub accepted: u64,
+    /// Items refused because there was no room.
+    pub refused_full: u64,
+    /// Items refused because no answer was possible within their deadline.
+    pub refused_hopeless: u64,
+    /// Items refused because no batch could ever hold them.
+    pub refused_too_large: u64,
+    /// Items refused because the batcher was closed.
+    pub refused_closed: u64,
+    /// Items that left the queue without a call, by reason, in the order of [`Dropped::ALL`].
+    pub dropped: [u64; 3],
+    /// Batches by why they left, in the order of [`FireReason::ALL`].
+    pub batches: [u64; 6],
+    /// Batches that failed or whose executor went.
+    pub failed_calls: u64,
+    /// Rows of each batch.
+    pub batch_rows: Histogram,
+    /// Nanoseconds that each item waited.
+    pub wait: Histogram,
+    /// Nanoseconds that each good call took.
+    pub execution: Histogram,
+    /// Actual over predicted time of each good call, in thousandths.
+    pub prediction: Histogram,
+    /// What the model ran: rows times padded length, padding rows included.
+    pub padded_units: u64,
+    /// The part of that which was asked for.
+    pub useful_units: u64,
+    /// Items that wait now.
+    pub waiting_items: usize,
+    /// Memory that they hold.
+    pub waiting_bytes: usize,
+    /// Batches being worked on now.
+    pub in_flight: usize,
+    pub(crate) n_batches: u64,
+}
+
+impl Stats {
+    /// Batches that left for this reason.
+    #[must_use]
+    pub const fn batches_fired(&self, reason: FireReason) -> u64 {
+        self.batches[reason as usize]
+    }
+
+    /// Items that left the queue without a call for this reason.
+    #[must_use]
+    pub const fn items_dropped(&self, reason: Dropped) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    /// The share of what the model ran that was padding, from 0 to 1.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share is approximate")]
+    pub fn padding_share(&self) -> f64 {
+        if self.padded_units == 0 {
+            return 0.0;
+        }
+        1.0 - self.useful_units as f64 / self.padded_units as f64
+    }
+
+    /// Adds what another batcher counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.refused_full += other.refused_full;
+        self.refused_hopeless += other.refused_hopeless;
+        self.refused_too_large += other.refused_too_large;
+        self.refused_closed += other.refused_closed;
+        self.dropped.iter_mut().zip(other.dropped).for_each(|(sum, more)| *sum += more);
+        self.batches.iter_mut().zip(other.batches).for_each(|(sum, more)| *sum += more);
+        self.failed_calls += other.failed_calls;
+        self.batch_rows.merge(&other.batch_rows);
+        self.wait.merge(&other.wait);
+        self.execution.merge(&other.execution);
+        self.prediction.merge(&other.prediction);
+        self.padded_units += other.padded_units;
+        self.useful_units += other.useful_units;
+        self.waiting_items += other.waiting_items;
+        self.waiting_bytes += other.waiting_bytes;
+        self.in_flight += other.in_flight;
+        self.n_batches += other.n_batches;
+    }
+
+    pub(crate) fn refused(&mut self, refused: &Refused) {
+        *match refused {
+            Refused::QueueFull(_) | Refused::QueueBytesFull(_) => &mut self.refused_full,
+            Refused::Hopeless => &mut self.refused_hopeless,
+            Refused::Closed => &mut self.refused_closed,
+            Refused::TooManyRows { .. }
+            | Refused::TooCostly { .. }
+            | Refused::TooManyBytes { .. } => &mut self.refused_too_large,
+        } += 1;
+    }
+
+    pub(crate) fn dropped(&mut self, reason: Dropped) {
+        self.dropped[reason as usize] += 1;
+    }
+
+    pub(crate) fn fired(
+        &mut self,
+        facts: &BatchFacts,
+        waits: impl Iterator<Item = Duration>,
+        lengths: u64,
+    ) {
+        self.batches[facts.fired as usize] += 1;
+        self.batch_rows.record(facts.rows as u64);
+        waits.for_each(|wait| self.wait.record(nanos(wait)));
+        // Without lengths every row counts as one.
+        let (useful, length) = match facts.padded_length {
+            0 => (facts.rows as u64, 1),
+            length => (lengths, u64::from(length)),
+        };
+        self.useful_units = self.useful_units.wrapping_add(useful);
+        self.padded_units = self.padded_units.wrapping_add(facts.padded_rows as u64 * length);
+    }
+
+    pub(crate) fn executed(&mut self, took: Duration, ratio: Option<f32>) {
+        self.execution.record(nanos(took));
+        if let Some(ratio) = ratio {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "float casts saturate, and a ratio is not negative"
+            )]
+            self.prediction.record((ratio * 1000.0) as u64);
+        }
+    }
+}
