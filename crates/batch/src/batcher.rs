@@ -145,7 +145,7 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
             let mut state = shared.lock();
             let id = state
                 .scheduler
-                .offer(Parcel { item, reply }, tag, lane, now)
+                .offer(Parcel { item, reply: Some(reply) }, tag, lane, now)
                 .map_err(|(refused, parcel)| (refused, parcel.item))?;
             let is_earlier = state.scheduler.next_expiry() < state.keeper_until;
             (id, state.wake_for_arrival(now), is_earlier)

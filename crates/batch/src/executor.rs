@@ -2,7 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
-use crate::{Cause, Key, slot::ItemId};
+use crate::{Cause, Key, scheduler::Boarded, shared::Parcel, slot::ItemId};
 
 /// The one owner of one instance of a model.
 pub trait Executor<T, R, S = ()>: Send {
@@ -16,7 +16,7 @@ pub trait Executor<T, R, S = ()>: Send {
     /// When the call as a whole failed. It is then split until whoever is to blame stands alone.
     fn execute(
         &mut self,
-        call: &Call<'_, T, S>,
+        call: &Call<'_, T, R, S>,
     ) -> impl Future<Output = Result<Vec<Reply<R, S>>, Cause>> + Send;
 
     /// Makes the executor whole again after `execute` panicked.
@@ -31,10 +31,9 @@ pub trait Executor<T, R, S = ()>: Send {
 
 /// What one call is to run.
 #[derive(Debug)]
-pub struct Call<'a, T, S> {
-    /// Its items; never none.
-    pub riders: &'a [Rider<T, S>],
-    /// What they have in common.
+pub struct Call<'a, T, R, S = ()> {
+    pub(crate) boarded: &'a [Boarded<Parcel<T, R>, S>],
+    /// What its items have in common.
     pub key: Key,
     /// Their rows.
     pub rows: usize,
@@ -44,13 +43,34 @@ pub struct Call<'a, T, S> {
     pub padded_length: u32,
 }
 
+impl<'a, T, R, S> Call<'a, T, R, S> {
+    /// How many items it has; never none.
+    #[must_use]
+    pub const fn n_items(&self) -> usize {
+        self.boarded.len()
+    }
+
+    /// Its items.
+    #[must_use]
+    pub fn riders(&self) -> impl ExactSizeIterator<Item = Rider<'a, T, S>> + use<'a, T, R, S> {
+        self.boarded.iter().map(|boarded| Rider {
+            id: boarded.id,
+            item: &boarded.payload.item,
+            rows: boarded.rows,
+            length: boarded.length,
+            waited: boarded.waited,
+            state: boarded.lane.as_ref().map(|(_, state)| state),
+        })
+    }
+}
+
 /// One item of a call.
 #[derive(Debug)]
-pub struct Rider<T, S> {
+pub struct Rider<'a, T, S = ()> {
     /// Which item; the reply must carry it.
     pub id: ItemId,
     /// What was submitted.
-    pub item: T,
+    pub item: &'a T,
     /// How many rows of the batch it takes.
     pub rows: usize,
     /// Its length, as tagged.
@@ -58,8 +78,7 @@ pub struct Rider<T, S> {
     /// How long it waited.
     pub waited: Duration,
     /// Its lane's state as the item before it left it; `None` for items without a lane.
-    pub state: Option<S>,
-    pub(crate) lane: Option<usize>,
+    pub state: Option<&'a S>,
 }
 
 /// What the model says to one item.
@@ -98,16 +117,18 @@ where
     FromFn(function)
 }
 
-impl<T: Sync, R, S: Sync, F> Executor<T, R, S> for FromFn<F>
+impl<T, R, S, F> Executor<T, R, S> for FromFn<F>
 where
     F: FnMut(&[&T]) -> Result<Vec<R>, Cause> + Send,
+    T: Sync,
     R: Send,
+    S: Sync,
 {
-    async fn execute(&mut self, call: &Call<'_, T, S>) -> Result<Vec<Reply<R, S>>, Cause> {
-        let items: Vec<&T> = call.riders.iter().map(|rider| &rider.item).collect();
+    async fn execute(&mut self, call: &Call<'_, T, R, S>) -> Result<Vec<Reply<R, S>>, Cause> {
+        let items: Vec<&T> = call.riders().map(|rider| rider.item).collect();
         let results = (self.0)(&items)?;
         // A list of another length is caught as wrong replies: what is over has a stranger's id.
-        let ids = call.riders.iter().map(|rider| rider.id).chain(std::iter::repeat(ItemId::NOBODY));
+        let ids = call.riders().map(|rider| rider.id).chain(std::iter::repeat(ItemId::NOBODY));
         Ok(ids.zip(results).map(|(id, result)| Reply::ok(id, result)).collect())
     }
 }

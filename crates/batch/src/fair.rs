@@ -8,7 +8,7 @@
 //!
 //! Used twice: between the streams of one queue, and between queues.
 
-use std::collections::BTreeSet;
+use crate::sorted::Sorted;
 
 /// Where one contender stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -24,14 +24,14 @@ pub(crate) struct Standing {
 pub(crate) struct Fair<I> {
     virtual_time: u64,
     /// Those with `start <= virtual_time`, by urgency.
-    ready: BTreeSet<(u64, I)>,
+    ready: Sorted<(u64, I)>,
     /// The others, by start.
-    debtors: BTreeSet<(u64, u64, I)>,
+    debtors: Sorted<(u64, u64, I)>,
 }
 
 impl<I: Ord + Copy> Fair<I> {
     pub(crate) const fn new() -> Self {
-        Self { virtual_time: 0, ready: BTreeSet::new(), debtors: BTreeSet::new() }
+        Self { virtual_time: 0, ready: Sorted::new(), debtors: Sorted::new() }
     }
 
     /// The start of a contender that owes nothing.
@@ -61,6 +61,12 @@ impl<I: Ord + Copy> Fair<I> {
             self.debtors.remove(&(start, urgency, id))
         };
         debug_assert!(was_there, "only contenders are removed");
+    }
+
+    /// Gives memory back that a past crowd needed.
+    pub(crate) fn trim(&mut self, n: usize) {
+        self.ready.trim(n);
+        self.debtors.trim(n);
     }
 
     /// Who goes next.

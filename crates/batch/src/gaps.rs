@@ -44,6 +44,19 @@ impl Place {
     }
 }
 
+/// Who asks whether waiting pays.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask {
+    /// Whose arrivals are waited for.
+    pub(crate) owner: u64,
+    /// How many items would wait.
+    pub(crate) n_waiting: f32,
+    /// Nanoseconds of a device that one more would save.
+    pub(crate) saving: f32,
+    /// Nanoseconds by which a timer may be late.
+    pub(crate) resolution: f32,
+}
+
 const PLACES: usize = 64;
 const BINS: usize = 48;
 /// Samples until one has lost about two thirds of its weight.
@@ -81,15 +94,9 @@ impl Gaps {
         }
     }
 
-    /// Until when `n_waiting` items should wait for one more of this owner, where one more would
-    /// save `saving` nanoseconds of a device; `None` where going at once is better.
-    pub(crate) fn worth_waiting_until(
-        &self,
-        owner: u64,
-        now: Moment,
-        n_waiting: f32,
-        saving: f32,
-    ) -> Option<Moment> {
+    /// Until when those who ask should wait for one more; `None` where going at once is better.
+    pub(crate) fn worth_waiting_until(&self, ask: &Ask, now: Moment) -> Option<Moment> {
+        let &Ask { owner, n_waiting, saving, resolution } = ask;
         let place = &self.places[index(owner)];
         // `total / unit` is the number of samples that still count.
         if place.owner != owner || place.total < MIN_SAMPLES * place.unit {
@@ -118,12 +125,14 @@ impl Gaps {
             let typical = (bin.nanos / bin.weight).clamp(so_far, until) - so_far;
             joined += chance;
             waited += chance * typical;
+            // If nobody joins, everybody waits until the timer fires, and that is not at once.
+            let until = until.max(so_far + resolution);
             let net = saving * joined - n_waiting * (waited + (1.0 - joined) * (until - so_far));
             if best_net < net {
                 (best, best_net) = (Some(until), net);
             }
         }
-        best.map(|until| place.last.after(Duration::from_nanos(as_u64(until)).max(MIN_STEP)))
+        best.map(|until| place.last.after(Duration::from_nanos(as_u64(until))))
     }
 
     /// The usual gap between items of this owner, for those who want to look.
@@ -140,9 +149,6 @@ impl Gaps {
         at.map(|at| Duration::from_nanos(as_u64(upper(at))))
     }
 }
-
-/// Waiting for less than a timer can tell apart is not waiting.
-const MIN_STEP: Duration = Duration::from_micros(1);
 
 fn index(owner: u64) -> usize {
     // Owners are hashes; any bits will do.
@@ -209,8 +215,8 @@ mod tests {
     }
 
     fn wait(gaps: &Gaps, now: Moment, n_waiting: f32, saving_ms: f32) -> Option<Duration> {
-        let until = gaps.worth_waiting_until(7, now, n_waiting, saving_ms * MS)?;
-        Some(until.since(now))
+        let ask = Ask { owner: 7, n_waiting, saving: saving_ms * MS, resolution: 0.0 };
+        Some(gaps.worth_waiting_until(&ask, now)?.since(now))
     }
 
     #[test]
@@ -253,11 +259,23 @@ mod tests {
     }
 
     #[test]
+    fn a_timer_that_fires_late_makes_short_waits_not_worth_it() {
+        let (gaps, now) = after(&[2_000, 90, 90, 90], 40);
+        let ask = Ask { owner: 7, n_waiting: 4.0, saving: 1.0 * MS, resolution: 0.0 };
+
+        assert!(gaps.worth_waiting_until(&ask, now).is_some());
+        let coarse = Ask { resolution: 1.0 * MS, ..ask };
+        assert_eq!(gaps.worth_waiting_until(&coarse, now), None);
+    }
+
+    #[test]
     fn strangers_that_share_a_place_never_share_foresight() {
         let (mut gaps, now) = after(&[1_000], 100);
         gaps.arrived(7 + PLACES as u64, now);
 
         assert_eq!(wait(&gaps, now, 1.0, 5.0), None);
-        assert_eq!(gaps.worth_waiting_until(7 + PLACES as u64, now, 1.0, 5.0 * MS), None);
+        let owner = 7 + PLACES as u64;
+        let ask = Ask { owner, n_waiting: 1.0, saving: 5.0 * MS, resolution: 0.0 };
+        assert_eq!(gaps.worth_waiting_until(&ask, now), None);
     }
 }

@@ -1,7 +1,9 @@
 //! How long a call takes, learned from calls: per length bucket and batch size, decayed.
 //!
 //! Each bucket has a *curve*: the mean time of each batch size that was seen, straight lines
-//! between them, never falling as batches grow. How far real calls stray from the mean is kept
+//! between them, never falling as batches grow. Where observed means would fall, they are pooled
+//! by how well they are known, so that one stall of a size that is rarely run does not lift all
+//! larger ones for good. How far real calls stray from the mean is kept
 //! once per bucket as a distribution of actual over predicted, because noise comes with the
 //! device and not with the size: a few calls of any size teach the spread of all sizes. The high
 //! estimate, which deadlines are judged by, is the mean times a high quantile of that spread.
@@ -49,7 +51,7 @@ struct Point {
     rows: usize,
     /// As observed.
     mean: f32,
-    /// As believed: the mean, raised where a smaller batch is known to take longer.
+    /// As believed: the mean, pooled with its neighbours where means would fall.
     smooth: f32,
     n_seen: u16,
     /// When it was last seen, in calls of this curve.
@@ -63,6 +65,8 @@ impl Curve {
     const HALF_LIFE: u32 = 512;
     /// A new sample counts at least this much, so that the curve follows a device that changes.
     const MIN_WEIGHT: f32 = 1.0 / 16.0;
+    /// A sample counts as at most this many times the mean: one stall is not a slow device.
+    const OUTLIER: f32 = 4.0;
 
     /// The mean time of a call of `rows` rows.
     pub(crate) fn mean(&self, rows: usize) -> f32 {
@@ -109,7 +113,7 @@ impl Curve {
                 let age = now.wrapping_sub(point.seen_at) / Self::HALF_LIFE;
                 point.n_seen = (point.n_seen >> age.min(15)).saturating_add(1);
                 let weight = (1.0 / f32::from(point.n_seen)).max(Self::MIN_WEIGHT);
-                point.mean += (took - point.mean) * weight;
+                point.mean += (took.min(point.mean * Self::OUTLIER) - point.mean) * weight;
                 point.seen_at = now;
                 // A first call is no judge of spread; it may have warmed caches up.
                 if let Some(ratio) = ratio.filter(|_| 2 < point.n_seen) {
@@ -121,12 +125,32 @@ impl Curve {
                 self.points.insert(index, point);
             }
         }
-        let mut floor = 0.0_f32;
-        for point in &mut self.points {
-            floor = floor.max(point.mean);
-            point.smooth = floor;
-        }
+        self.smooth();
         ratio
+    }
+
+    /// Pools adjacent sizes whose means fall, until none does.
+    fn smooth(&mut self) {
+        let now = self.n_calls;
+        let weight = |point: &Point| {
+            let age = now.wrapping_sub(point.seen_at) / Self::HALF_LIFE;
+            f32::from(point.n_seen.min(16)) / count(1 << age.min(15))
+        };
+        for at in 0..self.points.len() {
+            self.points[at].smooth = self.points[at].mean;
+            let (mut mean, mut known) = (self.points[at].mean, weight(&self.points[at]));
+            let mut from = at;
+            while 0 < from && mean < self.points[from - 1].smooth {
+                // All of a pool share one value, so its members are taken in one by one.
+                from -= 1;
+                let own = weight(&self.points[from]);
+                mean = (mean * known + self.points[from].smooth * own) / (known + own);
+                known += own;
+            }
+            if from < at {
+                self.points[from..=at].iter_mut().for_each(|point| point.smooth = mean);
+            }
+        }
     }
 
     /// The size that stands for `rows`.
@@ -254,7 +278,20 @@ mod tests {
     fn a_larger_batch_is_never_believed_to_be_faster() {
         let table = seeded(&[(1, 10), (4, 30), (8, 20)]);
 
-        check(&table, 8, 30.0);
+        check(&table, 4, 25.0);
+        check(&table, 8, 25.0);
+        check(&table, 1, 10.0);
+    }
+
+    #[test]
+    fn a_stall_of_a_size_that_is_rarely_run_does_not_stand_for_the_others() {
+        let mut table = seeded(&[(1, 200)]);
+        for _ in 0..100 {
+            table.learn(0, 8, Duration::from_millis(1));
+        }
+
+        let mean = table.curve(0).unwrap().mean(8) / MS;
+        assert!(mean < 15.0, "{mean}");
     }
 
     #[test]
@@ -268,8 +305,8 @@ mod tests {
     #[test]
     fn a_device_that_slows_down_is_followed_and_one_stall_is_not_believed() {
         let mut table = seeded(&[(4, 10); 64]);
-        table.learn(0, 4, Duration::from_millis(110));
-        check(&table, 4, 16.25);
+        table.learn(0, 4, Duration::from_millis(1000));
+        check(&table, 4, 11.875);
 
         for _ in 0..100 {
             table.learn(0, 4, Duration::from_millis(20));

@@ -64,6 +64,7 @@ mod scheduler;
 mod settings;
 mod shared;
 mod slot;
+mod sorted;
 mod stats;
 mod tag;
 mod ticket;

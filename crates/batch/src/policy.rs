@@ -5,7 +5,11 @@
 
 use std::time::Duration;
 
-use crate::{Limits, Moment, Policy, gaps::Gaps, latency::Curve};
+use crate::{
+    Limits, Moment, Policy,
+    gaps::{Ask, Gaps},
+    latency::Curve,
+};
 
 /// Why a batch left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +74,8 @@ pub(crate) struct View<'a> {
     /// Whether it was held before.
     pub(crate) was_held: bool,
     pub(crate) is_closing: bool,
+    /// Nanoseconds by which a hold may last longer than asked for.
+    pub(crate) resolution: f32,
 }
 
 /// The verdict on one queue.
@@ -97,6 +103,9 @@ pub(crate) fn verdict(view: &View<'_>, now: Moment) -> Verdict {
     }
 }
 
+/// Nanoseconds. Holding a batch costs a timer and a wake-up; saving less than that saves nothing.
+const WORTH_A_TIMER: f32 = 50_000.0;
+
 fn adaptive(view: &View<'_>, wait_ends: Moment, now: Moment) -> Verdict {
     // Not held: with one item, nothing to gain was nothing to lose; with more, they came together
     // while devices were busy.
@@ -105,9 +114,13 @@ fn adaptive(view: &View<'_>, wait_ends: Moment, now: Moment) -> Verdict {
 
     let reason = if view.was_held { FireReason::WaitOver } else { unheld };
     let saving = merge_saving(view, curve);
+    if saving < WORTH_A_TIMER {
+        return Verdict::Fire(reason);
+    }
     #[expect(clippy::cast_precision_loss, reason = "a queue is small")]
     let n_items = view.n_items as f32;
-    let Some(pays_until) = view.gaps.worth_waiting_until(view.owner, now, n_items, saving) else {
+    let ask = Ask { owner: view.owner, n_waiting: n_items, saving, resolution: view.resolution };
+    let Some(pays_until) = view.gaps.worth_waiting_until(&ask, now) else {
         return Verdict::Fire(reason);
     };
     if wait_ends <= now {

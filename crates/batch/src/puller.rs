@@ -11,18 +11,15 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use tokio::{
-    sync::oneshot,
-    time::{Sleep, sleep_until},
-};
+use tokio::time::{Sleep, sleep_until};
 
 use crate::{
     Failure, Moment, WrongReplies,
-    executor::{Call, Reply, Rider},
+    executor::{Call, Reply},
     scheduler::{Batch, BatchFacts, Boarded, FlightId, Next},
     shared::{Parcel, PullerId, Shared},
     slot::ItemId,
-    ticket::{Answer, Ride},
+    ticket::Ride,
 };
 
 /// One device's end of the batcher.
@@ -30,7 +27,23 @@ use crate::{
 pub struct Puller<T, R, S = ()> {
     shared: Arc<Shared<T, R, S>>,
     id: PullerId,
+    /// A batch that was answered, to be reported under the lock that the next step takes anyway.
+    landed: Option<Landed<S>>,
 }
+
+/// What the scheduler must know of a batch that is done.
+#[derive(Debug)]
+struct Landed<S> {
+    id: FlightId,
+    took: Option<Duration>,
+    lanes: Vec<(usize, S)>,
+    ended: Moment,
+}
+
+/// How late tokio's timers may be.
+const TASK_TIMER: Duration = Duration::from_millis(1);
+/// How late a parked thread may be.
+const THREAD_TIMER: Duration = Duration::from_micros(100);
 
 enum Step<T, R, S> {
     Board(Flight<T, R, S>),
@@ -41,17 +54,18 @@ enum Step<T, R, S> {
 impl<T, R, S> Puller<T, R, S> {
     pub(crate) fn new(shared: Arc<Shared<T, R, S>>) -> Self {
         let id = shared.lock().attach();
-        Self { shared, id }
+        Self { shared, id, landed: None }
     }
 
     /// Waits for a batch; `None` once the batcher is closed and nothing waits any more. Dropping
     /// the future loses nothing.
     pub async fn pull(&mut self) -> Option<Flight<T, R, S>> {
-        let resting = Resting { shared: &self.shared, id: self.id };
+        let shared = Arc::clone(&self.shared);
+        let resting = Resting { shared: &shared, id: self.id };
         let mut timer = pin!(None::<Sleep>);
         let flight = poll_fn(|context| {
             loop {
-                match self.step(context.waker()) {
+                match self.step(context.waker(), TASK_TIMER) {
                     Step::Board(flight) => return Poll::Ready(Some(flight)),
                     Step::Closed => return Poll::Ready(None),
                     Step::RestUntil(Moment::NEVER) => return Poll::Pending,
@@ -74,7 +88,7 @@ impl<T, R, S> Puller<T, R, S> {
     pub fn pull_blocking(&mut self) -> Option<Flight<T, R, S>> {
         let waker = thread_waker();
         loop {
-            match self.step(&waker) {
+            match self.step(&waker, THREAD_TIMER) {
                 Step::Board(flight) => return Some(flight),
                 Step::Closed => return None,
                 Step::RestUntil(Moment::NEVER) => std::thread::park(),
@@ -94,10 +108,14 @@ impl<T, R, S> Puller<T, R, S> {
         self.shared.limits.split_calls
     }
 
-    fn step(&self, waker: &Waker) -> Step<T, R, S> {
+    fn step(&mut self, waker: &Waker, resolution: Duration) -> Step<T, R, S> {
         let now = self.shared.now();
         let mut state = self.shared.lock();
+        if let Some(Landed { id, took, lanes, ended }) = self.landed.take() {
+            state.scheduler.finish(id, took, lanes, ended);
+        }
         state.look_again();
+        state.scheduler.set_resolution(resolution);
         let next = state.scheduler.next(now);
         let n_waiting_for_room = state.n_waiting_for_room;
         let left =
@@ -126,7 +144,7 @@ impl<T, R, S> Puller<T, R, S> {
         if let Some(other) = other {
             other.wake();
         }
-        let n_boarded = if let Step::Board(flight) = &step { flight.riders.len() } else { 0 };
+        let n_boarded = if let Step::Board(flight) = &step { flight.n_items() } else { 0 };
         self.shared.make_room(n_boarded + left.len(), n_waiting_for_room);
         self.shared.tell(left);
         step
@@ -155,6 +173,9 @@ impl<T, R, S> Drop for Puller<T, R, S> {
     fn drop(&mut self) {
         let abandoned = {
             let mut state = self.shared.lock();
+            if let Some(Landed { id, took, lanes, ended }) = self.landed.take() {
+                state.scheduler.finish(id, took, lanes, ended);
+            }
             state.rise(self.id);
             state.n_pullers -= 1;
             let n_pullers = state.n_pullers;
@@ -173,45 +194,38 @@ impl<T, R, S> Drop for Puller<T, R, S> {
 #[derive(Debug)]
 pub struct Flight<T, R, S = ()> {
     shared: Arc<Shared<T, R, S>>,
-    riders: Vec<Rider<T, S>>,
-    /// One per rider, until it is answered.
-    replies: Vec<Option<oneshot::Sender<Answer<R>>>>,
+    boarded: Vec<Boarded<Parcel<T, R>, S>>,
     facts: BatchFacts,
     id: FlightId,
     started: Moment,
+    /// When the last call ended.
+    ended: Option<Moment>,
     /// How long the one call took, once it was good.
     took: Option<Duration>,
-    n_failed: usize,
+    n_answered: usize,
+    is_closed: bool,
 }
 
 impl<T, R, S> Flight<T, R, S> {
     fn new(shared: &Arc<Shared<T, R, S>>, batch: Batch<Parcel<T, R>, S>, now: Moment) -> Self {
         let Batch { boarded, facts, flight } = batch;
-        let mut riders = Vec::with_capacity(boarded.len());
-        let mut replies = Vec::with_capacity(boarded.len());
-        for boarded in boarded {
-            let Boarded { id, payload: Parcel { item, reply }, rows, length, waited, lane } =
-                boarded;
-            let (lane, state) = lane.unzip();
-            riders.push(Rider { id, item, rows, length, waited, state, lane });
-            replies.push(Some(reply));
-        }
         Self {
             shared: Arc::clone(shared),
-            riders,
-            replies,
+            boarded,
             facts,
             id: flight,
             started: now,
+            ended: None,
             took: None,
-            n_failed: 0,
+            n_answered: 0,
+            is_closed: false,
         }
     }
 
-    /// Its items; never none.
+    /// How many items it has; never none.
     #[must_use]
-    pub fn riders(&self) -> &[Rider<T, S>] {
-        &self.riders
+    pub const fn n_items(&self) -> usize {
+        self.boarded.len()
     }
 
     /// What it is made of and why it left.
@@ -221,114 +235,126 @@ impl<T, R, S> Flight<T, R, S> {
     }
 
     /// The call that runs some of its items.
-    pub(crate) fn call(&self, range: Range<usize>) -> Call<'_, T, S> {
-        let riders = &self.riders[range];
-        let rows = riders.iter().map(|rider| rider.rows).sum();
-        Call {
-            riders,
-            key: self.facts.key,
-            rows,
-            padded_rows: self.shared.limits.padded_rows(rows),
-            padded_length: riders.iter().map(|rider| rider.length).max().unwrap_or(0),
-        }
+    pub(crate) fn call(&self, part: Range<usize>) -> Call<'_, T, R, S> {
+        let is_whole = part.len() == self.boarded.len();
+        let boarded = &self.boarded[part];
+        let (rows, padded_rows, padded_length) = if is_whole {
+            (self.facts.rows, self.facts.padded_rows, self.facts.padded_length)
+        } else {
+            let rows = boarded.iter().map(|item| item.rows).sum();
+            let longest = boarded.iter().map(|item| item.length).max();
+            (rows, self.shared.limits.padded_rows(rows), longest.unwrap_or(0))
+        };
+        Call { boarded, key: self.facts.key, rows, padded_rows, padded_length }
     }
 
-    pub(crate) fn now(&self) -> Moment {
-        self.shared.now()
-    }
-
-    /// Notes how long the call that ran the whole batch took.
-    pub(crate) const fn note_time(&mut self, took: Duration) {
-        self.took = Some(took);
+    /// Notes that a call has ended, and says how long it took.
+    pub(crate) fn note_end(&mut self) -> Duration {
+        let began = self.ended.unwrap_or(self.started);
+        let now = self.shared.now();
+        self.ended = Some(now);
+        now.since(began)
     }
 
     /// Answers some of its items by what the model replied; all or, where the replies cannot be
     /// told apart, none of them.
     pub(crate) fn answer(
         &mut self,
-        range: Range<usize>,
+        part: Range<usize>,
         mut replies: Vec<Reply<R, S>>,
         took: Duration,
     ) -> Result<(), WrongReplies> {
-        let asked = &self.riders[range.clone()];
+        let n_items = self.boarded.len();
+        let asked = &mut self.boarded[part];
         sort_by_asked(asked, &mut replies)?;
-        let (items, rows) = (asked.len(), asked.iter().map(|rider| rider.rows).sum());
-        for (position, reply) in replies.into_iter().enumerate() {
-            let rider = &mut self.riders[range.start + position];
-            if let (Ok(_), Some(state)) = (&reply.outcome, reply.state) {
-                rider.state = Some(state);
-            }
-            let ride = Ride {
-                batch: self.facts.number,
-                items,
-                rows,
-                position,
-                waited: rider.waited,
-                took,
-                fired: self.facts.fired,
-            };
-            let answer = match reply.outcome {
-                Ok(result) => Ok((result, ride)),
+        if asked.len() == n_items {
+            self.took = Some(took);
+        }
+        let (items, rows) = (asked.len(), asked.iter().map(|item| item.rows).sum());
+        for (position, (boarded, reply)) in asked.iter_mut().zip(replies).enumerate() {
+            boarded.payload.answer(match reply.outcome {
+                Ok(result) => {
+                    if let (Some((_, state)), Some(next)) = (&mut boarded.lane, reply.state) {
+                        *state = next;
+                    }
+                    self.n_answered += 1;
+                    let ride = Ride {
+                        batch: self.facts.number,
+                        items,
+                        rows,
+                        position,
+                        waited: boarded.waited,
+                        took,
+                        fired: self.facts.fired,
+                    };
+                    Ok((result, ride))
+                }
                 Err(cause) => Err(Failure::Model(cause)),
-            };
-            self.reply(range.start + position, answer);
+            });
         }
         Ok(())
     }
 
     /// Answers some of its items with a failure.
-    pub(crate) fn fail(&mut self, range: Range<usize>, failure: &Failure) {
-        for at in range {
-            self.reply(at, Err(failure.clone()));
+    pub(crate) fn fail(&mut self, part: Range<usize>, failure: &Failure) {
+        for boarded in &mut self.boarded[part] {
+            boarded.payload.answer(Err(failure.clone()));
         }
     }
+}
 
-    fn reply(&mut self, at: usize, answer: Answer<R>) {
-        self.n_failed += usize::from(answer.is_err());
-        if let Some(reply) = self.replies[at].take() {
-            // The ticket may have been dropped meanwhile; then nobody is left to tell.
-            drop(reply.send(answer));
+impl<T, R, S> Flight<T, R, S> {
+    /// Hands the batch in to the puller, which reports it with its next step.
+    pub(crate) fn land(mut self, puller: &mut Puller<T, R, S>) {
+        puller.landed = self.close();
+    }
+
+    /// What is to be reported, once.
+    fn close(&mut self) -> Option<Landed<S>> {
+        if std::mem::replace(&mut self.is_closed, true) {
+            return None;
         }
+        let ended = self.ended.unwrap_or_else(|| self.shared.now());
+        let n_items = self.boarded.len();
+        let n_failed = n_items - self.n_answered;
+        self.shared.observer.answered(&self.facts, n_items, n_failed, ended.since(self.started));
+        let lanes = self.boarded.iter_mut().filter_map(|boarded| boarded.lane.take()).collect();
+        Some(Landed { id: self.id, took: self.took, lanes, ended })
     }
 }
 
 impl<T, R, S> Drop for Flight<T, R, S> {
     fn drop(&mut self) {
-        let n_unanswered = self.replies.iter().flatten().count();
-        let now = self.shared.now();
-        let states = self.riders.iter_mut().filter_map(|rider| rider.lane.zip(rider.state.take()));
+        let Some(Landed { id, took, lanes, ended }) = self.close() else { return };
         let waker = {
             let mut state = self.shared.lock();
-            state.scheduler.finish(self.id, self.took, states, now);
+            state.scheduler.finish(id, took, lanes, ended);
             // Lanes that are free again may have something to run.
-            state.wake_for_arrival(now)
+            state.wake_for_arrival(ended)
         };
         if let Some(waker) = waker {
             waker.wake();
         }
-        let n_failed = self.n_failed + n_unanswered;
-        let took = now.since(self.started);
-        self.shared.observer.answered(&self.facts, self.riders.len(), n_failed, took);
     }
 }
 
 /// Puts replies into the order in which their items were asked.
-fn sort_by_asked<T, R, S>(
-    asked: &[Rider<T, S>],
-    replies: &mut Vec<Reply<R, S>>,
+fn sort_by_asked<P, R, S>(
+    asked: &[Boarded<P, S>],
+    replies: &mut [Reply<R, S>],
 ) -> Result<(), WrongReplies> {
     if replies.len() != asked.len() {
         return Err(WrongReplies::Count { expected: asked.len(), actual: replies.len() });
     }
     // Most models reply in order, and then this is all there is to do.
     let in_order = |replies: &[Reply<R, S>]| {
-        replies.iter().zip(asked).all(|(reply, rider)| reply.id == rider.id)
+        replies.iter().zip(asked).all(|(reply, boarded)| reply.id == boarded.id)
     };
     if in_order(replies) {
         return Ok(());
     }
     let place: FxHashMap<ItemId, usize> =
-        asked.iter().enumerate().map(|(at, rider)| (rider.id, at)).collect();
+        asked.iter().enumerate().map(|(at, boarded)| (boarded.id, at)).collect();
     // Strangers sort to the end, twins next to each other; either breaks the order.
     replies.sort_by_key(|reply| place.get(&reply.id).copied().unwrap_or(usize::MAX));
     if in_order(replies) { Ok(()) } else { Err(WrongReplies::UnknownItem) }

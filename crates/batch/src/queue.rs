@@ -1,6 +1,6 @@
 //! The items that may share a call: one queue per key and length bucket, alive while it has any.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 use slab::Slab;
@@ -9,6 +9,7 @@ use crate::{
     Key, Moment,
     fair::{Fair, Standing},
     slot::{ItemId, Place, ReadyList, Slot},
+    sorted::Sorted,
 };
 
 /// Items of one key and bucket.
@@ -29,12 +30,14 @@ pub(crate) struct Queue {
     pub(crate) post: Post,
     /// The deadline under which the scheduler finds it.
     pub(crate) noted_expiry: Moment,
+    /// Whether it is on the scheduler's list of empty queues.
+    pub(crate) is_idle: bool,
     /// Whether its batch was held for company since the last one left.
     pub(crate) was_held: bool,
     fair: Fair<ItemId>,
     /// Streams with items here. Each has its first item among the contenders.
     streams: FxHashMap<u64, VecDeque<ItemId>>,
-    deadlines: BTreeSet<(Moment, ItemId)>,
+    deadlines: Sorted<(Moment, ItemId)>,
     order: ReadyList,
 }
 
@@ -61,10 +64,11 @@ impl Queue {
             standing: Standing { start, urgency: 0 },
             post: Post::Off,
             noted_expiry: Moment::NEVER,
+            is_idle: false,
             was_held: false,
             fair: Fair::new(),
             streams: FxHashMap::default(),
-            deadlines: BTreeSet::new(),
+            deadlines: Sorted::new(),
             order: ReadyList::default(),
         }
     }
@@ -72,6 +76,14 @@ impl Queue {
     /// Whose arrivals this queue's are, in the table of gaps.
     pub(crate) fn owner(&self) -> u64 {
         self.key.low() ^ (self.bucket as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    /// Makes an empty queue cheap to keep.
+    pub(crate) fn trim(&mut self) {
+        const KEEP: usize = 64;
+        self.fair.trim(KEEP);
+        self.deadlines.trim(KEEP);
+        self.streams = FxHashMap::default();
     }
 
     /// Notes a new item, ready or not.

@@ -59,43 +59,63 @@ where
         Ok(())
     }
 
-    /// Runs a batch; if it fails, runs its halves, and so on, while calls may be spent on that.
+    /// Runs a batch and answers it.
     async fn fly(&mut self, mut flight: Flight<T, R, S>) -> Result<(), Cause> {
-        let whole = 0..flight.riders().len();
-        let mut split_calls = self.puller.split_calls();
-        let mut parts = vec![whole.clone()];
-        while let Some(part) = parts.pop() {
-            let started = flight.now();
-            let outcome = self.execute(&flight, part.clone()).await;
-            let took = flight.now().since(started);
-            let failure = match outcome {
-                Some(Ok(replies)) => match flight.answer(part.clone(), replies, took) {
-                    Ok(()) => {
-                        if part == whole {
-                            flight.note_time(took);
-                        }
-                        continue;
-                    }
-                    Err(wrong) => Failure::WrongReplies(wrong),
-                },
-                Some(Err(cause)) => Failure::Model(cause),
-                None => {
-                    flight.fail(part, &Failure::Panicked);
-                    self.executor.recover().await?;
-                    continue;
-                }
-            };
-            if part.len() == 1 || split_calls < 2 {
+        let whole = 0..flight.n_items();
+        if let Err(failure) = self.attempt(&mut flight, whole.clone()).await? {
+            self.split(&mut flight, whole, failure).await?;
+        }
+        flight.land(&mut self.puller);
+        Ok(())
+    }
+
+    /// Runs the halves of a part that failed, the halves of those that fail again, and so on,
+    /// until whoever is to blame stands alone or no more calls may be spent on finding out.
+    async fn split(
+        &mut self,
+        flight: &mut Flight<T, R, S>,
+        failed: Range<usize>,
+        failure: Failure,
+    ) -> Result<(), Cause> {
+        let mut n_calls = self.puller.split_calls();
+        let mut suspects = vec![(failed, failure)];
+        while let Some((part, failure)) = suspects.pop() {
+            if part.len() == 1 || n_calls < 2 {
                 tracing::debug!(%failure, items = part.len(), "call failed");
                 flight.fail(part, &failure);
-            } else {
-                split_calls -= 2;
-                let middle = part.start + part.len() / 2;
-                parts.push(middle..part.end);
-                parts.push(part.start..middle);
+                continue;
+            }
+            n_calls -= 2;
+            let middle = part.start + part.len() / 2;
+            for half in [part.start..middle, middle..part.end] {
+                if let Err(failure) = self.attempt(flight, half.clone()).await? {
+                    suspects.push((half, failure));
+                }
             }
         }
         Ok(())
+    }
+
+    /// Runs a part of a batch and answers it, unless it failed as a whole. A panic is an answer:
+    /// it is not tried again.
+    async fn attempt(
+        &mut self,
+        flight: &mut Flight<T, R, S>,
+        part: Range<usize>,
+    ) -> Result<Result<(), Failure>, Cause> {
+        let outcome = self.execute(flight, part.clone()).await;
+        let took = flight.note_end();
+        match outcome {
+            Some(Ok(replies)) => {
+                Ok(flight.answer(part, replies, took).map_err(Failure::WrongReplies))
+            }
+            Some(Err(cause)) => Ok(Err(Failure::Model(cause))),
+            None => {
+                flight.fail(part, &Failure::Panicked);
+                self.executor.recover().await?;
+                Ok(Ok(()))
+            }
+        }
     }
 
     /// One call; `None` if it panicked.

@@ -7,7 +7,7 @@
 //! device is free) or *held* (judged: waiting for company pays until then). Nothing is ever
 //! scanned: each step costs the logarithm of how many items or queues there are.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use rustc_hash::FxHashMap;
 use slab::Slab;
@@ -22,6 +22,7 @@ use crate::{
     policy::{FireReason, Verdict, View, verdict},
     queue::{Post, Queue},
     slot::{ItemId, Place, Slot},
+    sorted::Sorted,
 };
 
 /// Items that wait, each with a payload `P` that is never looked at, and lanes with a state `S`.
@@ -31,10 +32,13 @@ pub struct Scheduler<P, S = ()> {
     slots: Slab<Slot<P>>,
     queues: Slab<Queue>,
     index: FxHashMap<(Key, usize), usize>,
+    /// Queues that are empty, the longest first; a few are kept because their key often comes
+    /// back, the others are forgotten.
+    idle: VecDeque<usize>,
     due: Fair<usize>,
-    held: BTreeSet<(Moment, usize)>,
+    held: Sorted<(Moment, usize)>,
     /// The earliest deadline of each queue that has one.
-    expiries: BTreeSet<(Moment, usize)>,
+    expiries: Sorted<(Moment, usize)>,
     lanes: Lanes<S>,
     flights: Slab<Flight>,
     latency: LatencyTable,
@@ -43,6 +47,8 @@ pub struct Scheduler<P, S = ()> {
     next_seq: u64,
     n_devices: usize,
     is_closed: bool,
+    /// Nanoseconds.
+    resolution: f32,
     left: Vec<(P, Dropped)>,
     stats: Stats,
 }
@@ -129,9 +135,10 @@ impl<P, S> Scheduler<P, S> {
             slots: Slab::new(),
             queues: Slab::new(),
             index: FxHashMap::default(),
+            idle: VecDeque::new(),
             due: Fair::new(),
-            held: BTreeSet::new(),
-            expiries: BTreeSet::new(),
+            held: Sorted::new(),
+            expiries: Sorted::new(),
             lanes: Lanes::default(),
             flights: Slab::new(),
             latency: LatencyTable::default(),
@@ -140,6 +147,7 @@ impl<P, S> Scheduler<P, S> {
             next_seq: 0,
             n_devices: 1,
             is_closed: false,
+            resolution: 0.0,
             left: Vec::new(),
             stats: Stats::default(),
         }
@@ -154,6 +162,11 @@ impl<P, S> Scheduler<P, S> {
     /// How many batches can be worked on at once; admission reckons with it.
     pub fn set_devices(&mut self, n_devices: usize) {
         self.n_devices = n_devices.max(1);
+    }
+
+    /// By how much whoever drives it may come late to what it holds; holds reckon with it.
+    pub fn set_resolution(&mut self, resolution: Duration) {
+        self.resolution = resolution.as_secs_f32() * 1e9;
     }
 
     /// Takes an item in, or says why not and gives its payload back.
@@ -323,6 +336,7 @@ impl<P, S> Scheduler<P, S> {
         self.is_closed = true;
         let slots = std::mem::take(&mut self.slots);
         self.reset();
+        self.lanes.clear_waiting();
         slots.into_iter().map(|(_, slot)| slot.payload).collect()
     }
 
@@ -386,7 +400,7 @@ impl<P, S> Scheduler<P, S> {
             Err(Refused::QueueFull(self.slots.len()))
         } else if queue_bytes - self.n_bytes < tag.bytes {
             Err(Refused::QueueBytesFull(self.n_bytes))
-        } else if deadline < self.earliest_answer(tag, urgency, now) {
+        } else if deadline != Moment::NEVER && deadline < self.earliest_answer(tag, urgency, now) {
             Err(Refused::Hopeless)
         } else {
             Ok(())
@@ -394,7 +408,7 @@ impl<P, S> Scheduler<P, S> {
     }
 
     /// When an item could be answered at the very earliest; the start of time where nothing is
-    /// known, or where nobody asks because it has no deadline.
+    /// known.
     fn earliest_answer(&self, tag: &Tag, urgency: u64, now: Moment) -> Moment {
         if self.limits.policy != Policy::Adaptive {
             return Moment::START;
@@ -442,10 +456,17 @@ impl<P, S> Scheduler<P, S> {
     }
 
     fn queue_for(&mut self, key: Key, bucket: usize) -> usize {
-        *self
+        let start = self.due.virtual_time();
+        let queue = *self
             .index
             .entry((key, bucket))
-            .or_insert_with(|| self.queues.insert(Queue::new(key, bucket, self.due.virtual_time())))
+            .or_insert_with(|| self.queues.insert(Queue::new(key, bucket, start)));
+        let entry = &mut self.queues[queue];
+        if entry.n_items == 0 {
+            // Debts are forgiven to whoever had nothing more to ask for.
+            entry.standing.start = start;
+        }
+        queue
     }
 
     /// Makes an item ready to go, and its queue due.
@@ -505,6 +526,7 @@ impl<P, S> Scheduler<P, S> {
                 soonest: entry.soonest(),
                 was_held: entry.was_held,
                 is_closing: self.is_closed,
+                resolution: self.resolution,
             };
             match verdict(&view, now) {
                 Verdict::Fire(reason) => return Some((queue, reason)),
@@ -694,14 +716,33 @@ impl<P, S> Scheduler<P, S> {
         if entry.n_items == 0 {
             self.take_off(queue);
             self.note_expiry(queue);
-            let entry = self.queues.remove(queue);
-            self.index.remove(&(entry.key, entry.bucket));
-            self.trim();
+            self.retire(queue);
         } else {
             // A held queue that lost items may have nothing left to wait for; judge it again.
             self.post_due(queue);
             self.note_expiry(queue);
         }
+    }
+
+    /// Notes that a queue is empty, and forgets the one that has been for longest if too many are.
+    fn retire(&mut self, queue: usize) {
+        const KEEP: usize = 8;
+        let entry = &mut self.queues[queue];
+        if !std::mem::replace(&mut entry.is_idle, true) {
+            entry.trim();
+            self.idle.push_back(queue);
+        }
+        while KEEP < self.idle.len()
+            && let Some(oldest) = self.idle.pop_front()
+        {
+            let entry = &mut self.queues[oldest];
+            entry.is_idle = false;
+            if entry.n_items == 0 {
+                let entry = self.queues.remove(oldest);
+                self.index.remove(&(entry.key, entry.bucket));
+            }
+        }
+        self.trim();
     }
 
     /// Keeps `expiries` true for a queue.
@@ -719,28 +760,24 @@ impl<P, S> Scheduler<P, S> {
         }
     }
 
-    /// Gives memory back that a past crowd needed.
+    /// Gives memory back that a past crowd needed, once nothing waits any more.
     fn trim(&mut self) {
         const KEEP: usize = 256;
-        if self.queues.is_empty() && KEEP < self.queues.capacity() {
-            self.queues = Slab::new();
-        }
-        if self.index.len() * 4 < self.index.capacity() && KEEP < self.index.capacity() {
-            self.index.shrink_to(KEEP);
-        }
-        if self.slots.is_empty() && KEEP < self.slots.capacity() {
-            self.slots = Slab::new();
+        let crowd = self.slots.capacity().max(self.queues.capacity()).max(self.index.capacity());
+        if self.slots.is_empty() && KEEP < crowd {
+            self.reset();
         }
     }
 
+    /// Forgets everything that is kept for waiting items.
     fn reset(&mut self) {
         self.slots = Slab::new();
         self.queues = Slab::new();
         self.index = FxHashMap::default();
+        self.idle = VecDeque::new();
         self.due = Fair::new();
         self.held.clear();
         self.expiries.clear();
-        self.lanes.clear_waiting();
         self.n_bytes = 0;
     }
 

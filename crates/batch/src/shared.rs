@@ -22,7 +22,18 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Parcel<T, R> {
     pub(crate) item: T,
-    pub(crate) reply: oneshot::Sender<Answer<R>>,
+    /// Gone once it was answered.
+    pub(crate) reply: Option<oneshot::Sender<Answer<R>>>,
+}
+
+impl<T, R> Parcel<T, R> {
+    /// Answers it, once.
+    pub(crate) fn answer(&mut self, answer: Answer<R>) {
+        if let Some(reply) = self.reply.take() {
+            // The ticket may have been dropped meanwhile; then nobody is left to tell.
+            drop(reply.send(answer));
+        }
+    }
 }
 
 pub(crate) struct Shared<T, R, S> {
@@ -88,14 +99,13 @@ impl<T, R, S> Shared<T, R, S> {
 
     /// Answers items that left without a call, outside the lock.
     pub(crate) fn tell(&self, left: Vec<(Parcel<T, R>, Dropped)>) {
-        for (parcel, reason) in left {
+        for (mut parcel, reason) in left {
             self.observer.dropped(reason);
             let failure = match reason {
                 Dropped::TooLate => Failure::TooLate,
                 Dropped::Expired | Dropped::Cancelled => Failure::Expired,
             };
-            // The ticket may have been dropped meanwhile; then nobody is left to tell.
-            drop(parcel.reply.send(Err(failure)));
+            parcel.answer(Err(failure));
         }
     }
 

@@ -1,2 +1,6 @@
 //! The binary `paceline`.
-fn main() {}
+mod bench;
+use clap::Parser;
+#[derive(Parser)]
+struct A { #[command(flatten)] p: bench::policy::PolicyArgs }
+fn main() { print!("{}", bench::policy::run(&A::parse().p).unwrap()); }

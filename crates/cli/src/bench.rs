@@ -1,0 +1,3 @@
+//! `paceline bench`: measure, and print a table.
+
+pub(crate) mod policy;
