@@ -121,7 +121,7 @@ async fn paceline(n_submitters: u64) -> (f64, f64) {
     let settings = Settings { max_items: Some(MAX_ITEMS), ..Settings::default() };
     let (batcher, timekeeper) =
         Batcher::<u64, u64>::pair(settings.validate().expect("valid settings"));
-    let echo = from_fn(|items: &[&u64]| Ok(items.iter().map(|item| **item).collect()));
+    let echo = from_fn(|items| Ok(items.copied().collect::<Vec<u64>>()));
     tokio::spawn(timekeeper.run());
     tokio::spawn(Runner::new(batcher.attach(), echo).run());
     measure(n_submitters, move |item| {
@@ -224,7 +224,10 @@ fn main() {
         println!("[{}]", rows.join(","));
         return;
     }
-    println!("{:>10}  {:<15}{:>12}{:>18}", "submitters", "batcher", "ns / item", "allocations/item");
+    println!(
+        "{:>10}  {:<15}{:>12}{:>18}",
+        "submitters", "batcher", "ns / item", "allocations/item"
+    );
     for (n_submitters, name, nanos, allocations) in rows {
         println!("{n_submitters:>10}  {name:<15}{nanos:>12.0}{allocations:>18.2}");
     }

@@ -6,7 +6,7 @@ use crate::{Cause, Key, scheduler::Boarded, shared::Parcel, slot::ItemId};
 
 /// The one owner of one instance of a model.
 pub trait Executor<T, R, S = ()>: Send {
-    /// Runs one call and replies to each of its riders, by id, in any order.
+    /// Runs one call and pushes a reply for each of its riders, by id, in any order.
     ///
     /// The call may be run again in parts, so it must not have done anything that cannot be done
     /// twice when it returns an error.
@@ -17,7 +17,8 @@ pub trait Executor<T, R, S = ()>: Send {
     fn execute(
         &mut self,
         call: &Call<'_, T, R, S>,
-    ) -> impl Future<Output = Result<Vec<Reply<R, S>>, Cause>> + Send;
+        replies: &mut Vec<Reply<R, S>>,
+    ) -> impl Future<Output = Result<(), Cause>> + Send;
 
     /// Makes the executor whole again after `execute` panicked.
     ///
@@ -112,23 +113,27 @@ pub struct FromFn<F>(F);
 /// An executor made of a function that takes the items and gives their results in the same order.
 pub const fn from_fn<T, R, F>(function: F) -> FromFn<F>
 where
-    F: FnMut(&[&T]) -> Result<Vec<R>, Cause> + Send,
+    F: FnMut(&mut dyn ExactSizeIterator<Item = &T>) -> Result<Vec<R>, Cause> + Send,
 {
     FromFn(function)
 }
 
 impl<T, R, S, F> Executor<T, R, S> for FromFn<F>
 where
-    F: FnMut(&[&T]) -> Result<Vec<R>, Cause> + Send,
+    F: FnMut(&mut dyn ExactSizeIterator<Item = &T>) -> Result<Vec<R>, Cause> + Send,
     T: Sync,
     R: Send,
-    S: Sync,
+    S: Send + Sync,
 {
-    async fn execute(&mut self, call: &Call<'_, T, R, S>) -> Result<Vec<Reply<R, S>>, Cause> {
-        let items: Vec<&T> = call.riders().map(|rider| rider.item).collect();
-        let results = (self.0)(&items)?;
+    async fn execute(
+        &mut self,
+        call: &Call<'_, T, R, S>,
+        replies: &mut Vec<Reply<R, S>>,
+    ) -> Result<(), Cause> {
+        let results = (self.0)(&mut call.riders().map(|rider| rider.item))?;
         // A list of another length is caught as wrong replies: what is over has a stranger's id.
         let ids = call.riders().map(|rider| rider.id).chain(std::iter::repeat(ItemId::NOBODY));
-        Ok(ids.zip(results).map(|(id, result)| Reply::ok(id, result)).collect())
+        replies.extend(ids.zip(results).map(|(id, result)| Reply::ok(id, result)));
+        Ok(())
     }
 }

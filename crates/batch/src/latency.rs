@@ -87,6 +87,11 @@ impl Curve {
         }
     }
 
+    /// The mean time of the smallest batch that was seen.
+    pub(crate) fn shortest(&self) -> f32 {
+        self.points.first().map_or(0.0, |point| point.smooth)
+    }
+
     /// A time that a call of `rows` rows takes rarely longer than.
     pub(crate) fn high(&self, rows: usize) -> f32 {
         self.mean(rows) * self.spread.high()
@@ -138,6 +143,9 @@ impl Curve {
         };
         for at in 0..self.points.len() {
             self.points[at].smooth = self.points[at].mean;
+            if at == 0 || self.points[at - 1].smooth <= self.points[at].mean {
+                continue;
+            }
             let (mut mean, mut known) = (self.points[at].mean, weight(&self.points[at]));
             let mut from = at;
             while 0 < from && mean < self.points[from - 1].smooth {
@@ -147,9 +155,7 @@ impl Curve {
                 mean = (mean * known + self.points[from].smooth * own) / (known + own);
                 known += own;
             }
-            if from < at {
-                self.points[from..=at].iter_mut().for_each(|point| point.smooth = mean);
-            }
+            self.points[from..=at].iter_mut().for_each(|point| point.smooth = mean);
         }
     }
 
@@ -180,6 +186,7 @@ struct Spread {
     unit: f32,
     total: f32,
     high: f32,
+    n_recorded: u32,
 }
 
 impl Spread {
@@ -187,11 +194,13 @@ impl Spread {
     /// The ratio at which the first bin begins, and the factor from bin to bin.
     const FROM: f32 = 0.5;
     const STEP: f32 = 1.05;
+    /// Bins per unit of natural logarithm: 1 / ln(1.05).
+    const PER_LN: f32 = 20.495_934;
     /// Samples until one has lost about two thirds of its weight.
     const MEMORY: f32 = 256.0;
 
     fn record(&mut self, ratio: f32) {
-        let bin = ((ratio.max(Self::FROM) / Self::FROM).ln() / Self::STEP.ln()).floor();
+        let bin = (ratio.max(Self::FROM) / Self::FROM).ln() * Self::PER_LN;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -207,7 +216,11 @@ impl Spread {
             self.total *= scale;
             self.unit = 1.0;
         }
-        self.high = self.quantile();
+        self.n_recorded = self.n_recorded.wrapping_add(1);
+        // The quantile moves slowly; after the first few samples it is not worth a walk each time.
+        if self.n_recorded < 16 || self.n_recorded.is_multiple_of(16) {
+            self.high = self.quantile();
+        }
     }
 
     fn quantile(&self) -> f32 {
@@ -231,7 +244,7 @@ impl Spread {
 
 impl Default for Spread {
     fn default() -> Self {
-        Self { bins: [0.0; Self::BINS], unit: 1.0, total: 0.0, high: 1.0 }
+        Self { bins: [0.0; Self::BINS], unit: 1.0, total: 0.0, high: 1.0, n_recorded: 0 }
     }
 }
 

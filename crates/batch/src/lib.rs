@@ -27,7 +27,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let (batcher, timekeeper) = Batcher::<u64, u64>::pair(Settings::default().validate()?);
-//! let double = from_fn(|numbers: &[&u64]| Ok(numbers.iter().map(|n| *n * 2).collect()));
+//! let double = from_fn(|numbers| Ok(numbers.map(|n: &u64| n * 2).collect()));
 //! tokio::spawn(timekeeper.run());
 //! tokio::spawn(Runner::new(batcher.attach(), double).run());
 //!

@@ -113,10 +113,11 @@ fn adaptive(view: &View<'_>, wait_ends: Moment, now: Moment) -> Verdict {
     let Some(curve) = view.curve else { return Verdict::Fire(unheld) };
 
     let reason = if view.was_held { FireReason::WaitOver } else { unheld };
-    let saving = merge_saving(view, curve);
-    if saving < WORTH_A_TIMER {
+    // Merging saves at most the call that one more item would have had to itself.
+    if curve.shortest() < WORTH_A_TIMER {
         return Verdict::Fire(reason);
     }
+    let saving = merge_saving(view, curve);
     #[expect(clippy::cast_precision_loss, reason = "a queue is small")]
     let n_items = view.n_items as f32;
     let ask = Ask { owner: view.owner, n_waiting: n_items, saving, resolution: view.resolution };

@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep_until};
 use crate::{
     Failure, Moment, WrongReplies,
     executor::{Call, Reply},
-    scheduler::{Batch, BatchFacts, Boarded, FlightId, Next},
+    scheduler::{BatchFacts, Boarded, FlightId},
     shared::{Parcel, PullerId, Shared},
     slot::ItemId,
     ticket::Ride,
@@ -26,9 +26,17 @@ use crate::{
 #[derive(Debug)]
 pub struct Puller<T, R, S = ()> {
     shared: Arc<Shared<T, R, S>>,
+    desk: Desk<T, R, S>,
+}
+
+/// What a puller keeps from one step to the next.
+#[derive(Debug)]
+struct Desk<T, R, S> {
     id: PullerId,
     /// A batch that was answered, to be reported under the lock that the next step takes anyway.
     landed: Option<Landed<S>>,
+    /// A batch that has landed, to be used again for the next one.
+    spare: Option<Box<Flight<T, R, S>>>,
 }
 
 /// What the scheduler must know of a batch that is done.
@@ -46,7 +54,7 @@ const TASK_TIMER: Duration = Duration::from_millis(1);
 const THREAD_TIMER: Duration = Duration::from_micros(100);
 
 enum Step<T, R, S> {
-    Board(Flight<T, R, S>),
+    Board(Box<Flight<T, R, S>>),
     RestUntil(Moment),
     Closed,
 }
@@ -54,23 +62,23 @@ enum Step<T, R, S> {
 impl<T, R, S> Puller<T, R, S> {
     pub(crate) fn new(shared: Arc<Shared<T, R, S>>) -> Self {
         let id = shared.lock().attach();
-        Self { shared, id, landed: None }
+        Self { shared, desk: Desk { id, landed: None, spare: None } }
     }
 
     /// Waits for a batch; `None` once the batcher is closed and nothing waits any more. Dropping
     /// the future loses nothing.
-    pub async fn pull(&mut self) -> Option<Flight<T, R, S>> {
-        let shared = Arc::clone(&self.shared);
-        let resting = Resting { shared: &shared, id: self.id };
+    pub async fn pull(&mut self) -> Option<Box<Flight<T, R, S>>> {
+        let Self { shared, desk } = self;
+        let resting = Resting { shared, id: desk.id };
         let mut timer = pin!(None::<Sleep>);
         let flight = poll_fn(|context| {
             loop {
-                match self.step(context.waker(), TASK_TIMER) {
+                match desk.step(shared, context.waker(), TASK_TIMER) {
                     Step::Board(flight) => return Poll::Ready(Some(flight)),
                     Step::Closed => return Poll::Ready(None),
                     Step::RestUntil(Moment::NEVER) => return Poll::Pending,
                     Step::RestUntil(until) => {
-                        timer.set(Some(sleep_until(self.shared.instant(until))));
+                        timer.set(Some(sleep_until(shared.instant(until))));
                         let Some(timer) = timer.as_mut().as_pin_mut() else { continue };
                         if std::future::Future::poll(timer, context).is_pending() {
                             return Poll::Pending;
@@ -85,10 +93,10 @@ impl<T, R, S> Puller<T, R, S> {
     }
 
     /// As [`pull`](Self::pull), on a thread of its own, with timers as fine as the system's.
-    pub fn pull_blocking(&mut self) -> Option<Flight<T, R, S>> {
+    pub fn pull_blocking(&mut self) -> Option<Box<Flight<T, R, S>>> {
         let waker = thread_waker();
         loop {
-            match self.step(&waker, THREAD_TIMER) {
+            match self.desk.step(&self.shared, &waker, THREAD_TIMER) {
                 Step::Board(flight) => return Some(flight),
                 Step::Closed => return None,
                 Step::RestUntil(Moment::NEVER) => std::thread::park(),
@@ -107,37 +115,46 @@ impl<T, R, S> Puller<T, R, S> {
     pub(crate) fn split_calls(&self) -> u32 {
         self.shared.limits.split_calls
     }
+}
 
-    fn step(&mut self, waker: &Waker, resolution: Duration) -> Step<T, R, S> {
-        let now = self.shared.now();
-        let mut state = self.shared.lock();
+impl<T, R, S> Desk<T, R, S> {
+    fn step(
+        &mut self,
+        shared: &Arc<Shared<T, R, S>>,
+        waker: &Waker,
+        resolution: Duration,
+    ) -> Step<T, R, S> {
+        // A batch that has just landed says what time it is.
+        let now = self.landed.as_ref().map_or_else(|| shared.now(), |landed| landed.ended);
+        let mut state = shared.lock();
         if let Some(Landed { id, took, lanes, ended }) = self.landed.take() {
             state.scheduler.finish(id, took, lanes, ended);
         }
         state.look_again();
         state.scheduler.set_resolution(resolution);
-        let next = state.scheduler.next(now);
+        let mut flight = self.spare.take().unwrap_or_else(|| Box::new(Flight::new(shared)));
+        let next = state.scheduler.next_into(&mut flight.boarded, now);
         let n_waiting_for_room = state.n_waiting_for_room;
         let left =
             if state.scheduler.has_left() { state.scheduler.take_left() } else { Vec::new() };
         let (step, other) = match next {
-            Next::Batch(batch) => {
+            Ok((facts, id)) => {
+                flight.depart(facts, id, now);
                 state.rise(self.id);
                 // Another idle device may have to take what is left, or to look at what is held.
                 let other = state.wake_for_arrival(now);
-                (Step::Board(Flight::new(&self.shared, batch, now)), other)
+                (Step::Board(flight), other)
             }
-            Next::Nothing if state.scheduler.is_closed() && state.scheduler.n_waiting() == 0 => {
+            Err(Moment::NEVER)
+                if state.scheduler.is_closed() && state.scheduler.n_waiting() == 0 =>
+            {
                 state.rise(self.id);
                 (Step::Closed, state.wake_one())
             }
-            Next::HoldUntil(until) => {
+            Err(until) => {
+                self.spare = Some(flight);
                 state.rest(self.id, waker, until);
                 (Step::RestUntil(until), None)
-            }
-            Next::Nothing => {
-                state.rest(self.id, waker, Moment::NEVER);
-                (Step::RestUntil(Moment::NEVER), None)
             }
         };
         drop(state);
@@ -145,8 +162,8 @@ impl<T, R, S> Puller<T, R, S> {
             other.wake();
         }
         let n_boarded = if let Step::Board(flight) = &step { flight.n_items() } else { 0 };
-        self.shared.make_room(n_boarded + left.len(), n_waiting_for_room);
-        self.shared.tell(left);
+        shared.make_room(n_boarded + left.len(), n_waiting_for_room);
+        shared.tell(left);
         step
     }
 }
@@ -173,10 +190,10 @@ impl<T, R, S> Drop for Puller<T, R, S> {
     fn drop(&mut self) {
         let abandoned = {
             let mut state = self.shared.lock();
-            if let Some(Landed { id, took, lanes, ended }) = self.landed.take() {
+            if let Some(Landed { id, took, lanes, ended }) = self.desk.landed.take() {
                 state.scheduler.finish(id, took, lanes, ended);
             }
-            state.rise(self.id);
+            state.rise(self.desk.id);
             state.n_pullers -= 1;
             let n_pullers = state.n_pullers;
             state.scheduler.set_devices(n_pullers);
@@ -198,28 +215,35 @@ pub struct Flight<T, R, S = ()> {
     facts: BatchFacts,
     id: FlightId,
     started: Moment,
+    /// Whether there is nothing more to report of it.
+    is_closed: bool,
     /// When the last call ended.
     ended: Option<Moment>,
     /// How long the one call took, once it was good.
     took: Option<Duration>,
     n_answered: usize,
-    is_closed: bool,
 }
 
 impl<T, R, S> Flight<T, R, S> {
-    fn new(shared: &Arc<Shared<T, R, S>>, batch: Batch<Parcel<T, R>, S>, now: Moment) -> Self {
-        let Batch { boarded, facts, flight } = batch;
+    /// Room for a batch.
+    fn new(shared: &Arc<Shared<T, R, S>>) -> Self {
         Self {
             shared: Arc::clone(shared),
-            boarded,
-            facts,
-            id: flight,
-            started: now,
+            boarded: Vec::new(),
+            facts: BatchFacts::NONE,
+            id: FlightId::NONE,
+            started: Moment::START,
+            is_closed: true,
             ended: None,
             took: None,
             n_answered: 0,
-            is_closed: false,
         }
+    }
+
+    /// The batch that has boarded leaves.
+    fn depart(&mut self, facts: BatchFacts, id: FlightId, now: Moment) {
+        (self.facts, self.id, self.started) = (facts, id, now);
+        (self.is_closed, self.ended, self.took, self.n_answered) = (false, None, None, 0);
     }
 
     /// How many items it has; never none.
@@ -261,17 +285,17 @@ impl<T, R, S> Flight<T, R, S> {
     pub(crate) fn answer(
         &mut self,
         part: Range<usize>,
-        mut replies: Vec<Reply<R, S>>,
+        replies: &mut Vec<Reply<R, S>>,
         took: Duration,
     ) -> Result<(), WrongReplies> {
         let n_items = self.boarded.len();
         let asked = &mut self.boarded[part];
-        sort_by_asked(asked, &mut replies)?;
+        sort_by_asked(asked, replies)?;
         if asked.len() == n_items {
             self.took = Some(took);
         }
         let (items, rows) = (asked.len(), asked.iter().map(|item| item.rows).sum());
-        for (position, (boarded, reply)) in asked.iter_mut().zip(replies).enumerate() {
+        for (position, (boarded, reply)) in asked.iter_mut().zip(replies.drain(..)).enumerate() {
             boarded.payload.answer(match reply.outcome {
                 Ok(result) => {
                     if let (Some((_, state)), Some(next)) = (&mut boarded.lane, reply.state) {
@@ -305,8 +329,10 @@ impl<T, R, S> Flight<T, R, S> {
 
 impl<T, R, S> Flight<T, R, S> {
     /// Hands the batch in to the puller, which reports it with its next step.
-    pub(crate) fn land(mut self, puller: &mut Puller<T, R, S>) {
-        puller.landed = self.close();
+    pub(crate) fn land(mut self: Box<Self>, puller: &mut Puller<T, R, S>) {
+        puller.desk.landed = self.close();
+        self.boarded.clear();
+        puller.desk.spare = Some(self);
     }
 
     /// What is to be reported, once.

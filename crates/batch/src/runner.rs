@@ -2,7 +2,6 @@
 
 use std::{
     future::{Future, poll_fn},
-    marker::PhantomData,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -20,7 +19,8 @@ use crate::{
 pub struct Runner<E, T, R, S = ()> {
     puller: Puller<T, R, S>,
     executor: E,
-    _items: PhantomData<fn(T, S) -> R>,
+    /// Used again for every call.
+    replies: Vec<Reply<R, S>>,
 }
 
 impl<E, T, R, S> Runner<E, T, R, S>
@@ -32,7 +32,7 @@ where
 {
     /// Puts an executor to work on a batcher.
     pub const fn new(puller: Puller<T, R, S>, executor: E) -> Self {
-        Self { puller, executor, _items: PhantomData }
+        Self { puller, executor, replies: Vec::new() }
     }
 
     /// Runs as a task. Dropping the future in mid-call answers the items of that call.
@@ -60,7 +60,7 @@ where
     }
 
     /// Runs a batch and answers it.
-    async fn fly(&mut self, mut flight: Flight<T, R, S>) -> Result<(), Cause> {
+    async fn fly(&mut self, mut flight: Box<Flight<T, R, S>>) -> Result<(), Cause> {
         let whole = 0..flight.n_items();
         if let Err(failure) = self.attempt(&mut flight, whole.clone()).await? {
             self.split(&mut flight, whole, failure).await?;
@@ -103,11 +103,13 @@ where
         flight: &mut Flight<T, R, S>,
         part: Range<usize>,
     ) -> Result<Result<(), Failure>, Cause> {
+        self.replies.clear();
         let outcome = self.execute(flight, part.clone()).await;
         let took = flight.note_end();
         match outcome {
-            Some(Ok(replies)) => {
-                Ok(flight.answer(part, replies, took).map_err(Failure::WrongReplies))
+            Some(Ok(())) => {
+                let answered = flight.answer(part, &mut self.replies, took);
+                Ok(answered.map_err(Failure::WrongReplies))
             }
             Some(Err(cause)) => Ok(Err(Failure::Model(cause))),
             None => {
@@ -123,11 +125,11 @@ where
         &mut self,
         flight: &Flight<T, R, S>,
         part: Range<usize>,
-    ) -> Option<Result<Vec<Reply<R, S>>, Cause>> {
+    ) -> Option<Result<(), Cause>> {
         let call = flight.call(part);
-        let executor = &mut self.executor;
+        let (executor, replies) = (&mut self.executor, &mut self.replies);
         // In a block of its own, because making the future may panic as well as polling it.
-        let mut future = pin!(async { executor.execute(&call).await });
+        let mut future = pin!(async { executor.execute(&call, replies).await });
         poll_fn(|context| {
             // UNWIND SAFETY: what panicked is not used again until `recover` has seen to it.
             match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {

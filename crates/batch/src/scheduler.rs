@@ -88,6 +88,11 @@ pub struct Batch<P, S> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlightId(usize);
 
+impl FlightId {
+    /// Names no batch.
+    pub(crate) const NONE: Self = Self(usize::MAX);
+}
+
 /// One item of a batch.
 #[derive(Debug)]
 pub struct Boarded<P, S> {
@@ -124,6 +129,20 @@ pub struct BatchFacts {
     pub fired: FireReason,
     /// How long it should take, where that can be told.
     pub predicted: Option<Duration>,
+}
+
+impl BatchFacts {
+    /// Of no batch.
+    pub(crate) const NONE: Self = Self {
+        number: 0,
+        key: Key::ANY,
+        bucket: 0,
+        rows: 0,
+        padded_rows: 0,
+        padded_length: 0,
+        fired: FireReason::Full,
+        predicted: None,
+    };
 }
 
 impl<P, S> Scheduler<P, S> {
@@ -234,23 +253,38 @@ impl<P, S> Scheduler<P, S> {
 
     /// What a free device should do.
     pub fn next(&mut self, now: Moment) -> Next<P, S> {
-        while let Some((queue, reason)) = self.judge(now) {
-            if let Some(batch) = self.form(queue, reason, now) {
-                return Next::Batch(batch);
+        let mut boarded = Vec::new();
+        match self.next_into(&mut boarded, now) {
+            Ok((facts, flight)) => Next::Batch(Batch { boarded, facts, flight }),
+            Err(Moment::NEVER) => Next::Nothing,
+            Err(until) => Next::HoldUntil(until),
+        }
+    }
+
+    /// As [`next`](Self::next), into memory that the caller has; otherwise, until when to hold.
+    pub(crate) fn next_into(
+        &mut self,
+        boarded: &mut Vec<Boarded<P, S>>,
+        now: Moment,
+    ) -> Result<(BatchFacts, FlightId), Moment> {
+        while let Some((queue, fired)) = self.judge(now) {
+            if let Some(formed) = self.form(queue, fired, boarded, now) {
+                return Ok(formed);
             }
         }
-        match self.held.first() {
-            Some(&(until, _)) => Next::HoldUntil(until),
-            None => Next::Nothing,
-        }
+        Err(self.held_until())
     }
 
     /// Whether [`next`](Self::next) would give a batch now; if not, until when it would hold.
     pub fn peek(&mut self, now: Moment) -> Result<(), Moment> {
         match self.judge(now) {
             Some(_) => Ok(()),
-            None => Err(self.held.first().map_or(Moment::NEVER, |&(until, _)| until)),
+            None => Err(self.held_until()),
         }
+    }
+
+    fn held_until(&self) -> Moment {
+        self.held.first().map_or(Moment::NEVER, |&(until, _)| until)
     }
 
     /// Drops every item whose deadline has passed; they are in [`take_left`](Self::take_left).
@@ -543,10 +577,16 @@ impl<P, S> Scheduler<P, S> {
     }
 
     /// Makes the batch of a queue. `None` when everything in it had to be dropped.
-    fn form(&mut self, queue: usize, fired: FireReason, now: Moment) -> Option<Batch<P, S>> {
+    fn form(
+        &mut self,
+        queue: usize,
+        fired: FireReason,
+        boarded: &mut Vec<Boarded<P, S>>,
+        now: Moment,
+    ) -> Option<(BatchFacts, FlightId)> {
         self.take_off(queue);
         let max_rows = self.batch_rows(queue);
-        let mut boarded = Vec::with_capacity(self.queues[queue].n_ready.min(max_rows));
+        boarded.reserve(self.queues[queue].n_ready.min(max_rows));
         let (mut rows, mut cost, mut padded_length, mut lengths) = (0, 0_u64, 0, 0_u64);
         while let Some(id) = self.queues[queue].first() {
             let slot = &self.slots[id.slot];
@@ -581,7 +621,7 @@ impl<P, S> Scheduler<P, S> {
             padded_rows: facts.padded_rows,
             lands: facts.predicted.map_or(Moment::START, |predicted| now.after(predicted)),
         });
-        Some(Batch { boarded, facts, flight: FlightId(flight) })
+        Some((facts, FlightId(flight)))
     }
 
     /// How many rows the next batch of a queue may have. Where sizes are given, rows that would

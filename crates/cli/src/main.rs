@@ -2,5 +2,10 @@
 mod bench;
 use clap::Parser;
 #[derive(Parser)]
-struct A { #[command(flatten)] p: bench::policy::PolicyArgs }
-fn main() { print!("{}", bench::policy::run(&A::parse().p).unwrap()); }
+struct A {
+    #[command(flatten)]
+    p: bench::policy::PolicyArgs,
+}
+fn main() {
+    print!("{}", bench::policy::run(&A::parse().p).unwrap());
+}

@@ -53,9 +53,8 @@ pub(crate) struct Row {
 }
 
 pub(crate) fn run(args: &PolicyArgs) -> anyhow::Result<String> {
-    let wanted = |scenario: &Scenario| {
-        args.scenario.as_deref().is_none_or(|name| name == scenario.name)
-    };
+    let wanted =
+        |scenario: &Scenario| args.scenario.as_deref().is_none_or(|name| name == scenario.name);
     let rows: Vec<Row> = Scenario::all()
         .iter()
         .filter(|scenario| wanted(scenario))

@@ -49,7 +49,11 @@ impl Contender for ZeroWait {
 
     fn next(&mut self, _now: Duration) -> Step {
         let n_items = self.waiting.len().min(self.max_items);
-        if n_items == 0 { Step::Nothing } else { Step::Run(self.waiting.drain(..n_items).collect()) }
+        if n_items == 0 {
+            Step::Nothing
+        } else {
+            Step::Run(self.waiting.drain(..n_items).collect())
+        }
     }
 }
 
@@ -160,7 +164,11 @@ impl Contender for Aimd {
     }
 
     fn next(&mut self, now: Duration) -> Step {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 1 to a small limit")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 1 to a small limit"
+        )]
         let limit = self.limit as usize;
         self.queue.max_items = limit.clamp(1, self.max_items);
         self.queue.next(now)

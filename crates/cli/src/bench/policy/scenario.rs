@@ -61,7 +61,10 @@ impl Scenario {
         };
         vec![
             base.clone(),
-            Self { is_bursty: true, ..over("bursty", "800/s, alternating seconds of 1.9x and 0.1x", 800.0, 0.0) },
+            Self {
+                is_bursty: true,
+                ..over("bursty", "800/s, alternating seconds of 1.9x and 0.1x", 800.0, 0.0)
+            },
             over("over105", "1600/s, 105 % of capacity", 1600.0, 0.0),
             over("over144", "2200/s, 144 % of capacity", 2200.0, 0.0),
             over("over105_noise", "as over105, service time varies by 25 %", 1600.0, 0.25),
@@ -69,7 +72,12 @@ impl Scenario {
             Self {
                 service: Service::PerPaddedLength,
                 max_items: 64,
-                ..over("mixed_lengths", "400/s, lognormal lengths, 3 + 0.01 b max_length ms, at most 64", 400.0, 0.0)
+                ..over(
+                    "mixed_lengths",
+                    "400/s, lognormal lengths, 3 + 0.01 b max_length ms, at most 64",
+                    400.0,
+                    0.0,
+                )
             },
             Self { n_devices: 4, ..over("four_executors", "800/s on four devices", 800.0, 0.0) },
         ]
@@ -109,7 +117,12 @@ impl Scenario {
     }
 
     /// How long one call takes.
-    pub(crate) fn service_time(&self, n_items: usize, longest: u32, random: &mut impl Rng) -> Duration {
+    pub(crate) fn service_time(
+        &self,
+        n_items: usize,
+        longest: u32,
+        random: &mut impl Rng,
+    ) -> Duration {
         #[expect(clippy::cast_precision_loss, reason = "a batch is small")]
         let n_items = n_items as f64;
         let millis = match self.service {
@@ -126,7 +139,11 @@ impl Scenario {
             Service::PerPaddedLength => {
                 // exp(3.79 + 1²/2) is 73.
                 let length = (3.79 + normal(random)).exp().clamp(1.0, 2000.0);
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "clamped"
+                )]
                 {
                     length as u32
                 }

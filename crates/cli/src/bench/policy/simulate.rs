@@ -31,12 +31,18 @@ pub(crate) fn simulate(
         while 0 < n_free {
             match contender.next(now) {
                 Step::Run(items) => {
-                    let longest = items.iter().map(|&item| arrivals[item].length).max().unwrap_or(0);
+                    let longest =
+                        items.iter().map(|&item| arrivals[item].length).max().unwrap_or(0);
                     let takes = scenario.service_time(items.len(), longest, &mut noise);
                     n_free -= 1;
                     n_calls += 1;
                     busy += takes;
-                    world.calls.push(Reverse(Call { done: now + takes, started: now, number: n_calls, items }));
+                    world.calls.push(Reverse(Call {
+                        done: now + takes,
+                        started: now,
+                        number: n_calls,
+                        items,
+                    }));
                 }
                 Step::LookAgain(at) => {
                     look_again = Some(at);
@@ -47,7 +53,9 @@ pub(crate) fn simulate(
         }
         let next_arrival = arriving.peek().map(|(_, arrival)| arrival.at);
         let next_done = world.calls.peek().map(|Reverse(call)| call.done);
-        let Some(next) = [next_arrival, next_done, look_again].into_iter().flatten().min() else { break };
+        let Some(next) = [next_arrival, next_done, look_again].into_iter().flatten().min() else {
+            break;
+        };
         now = next.max(now);
         if ends < now {
             break;
@@ -98,7 +106,11 @@ struct Call {
 
 /// In milliseconds.
 fn quantile(sorted: &[Duration], share: f64) -> f64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index into the list")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an index into the list"
+    )]
     let rank = (count(sorted.len()) * share).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).map_or(0.0, |latency| latency.as_secs_f64() * 1000.0)
 }
