@@ -68,7 +68,7 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
     /// Opens a lane: a stream's row in a stateful model, beginning in this state.
     #[must_use]
     pub fn open_lane(&self, state: S) -> Lane<T, R, S> {
-        let lane = self.shared().lock().scheduler.lanes().open(state);
+        let lane = self.shared().lock().scheduler.open_lane(state);
         Lane { batcher: self.clone(), lane }
     }
 
@@ -210,7 +210,7 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Lane<T, R, S> {
 
 impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Drop for Lane<T, R, S> {
     fn drop(&mut self) {
-        self.batcher.shared().lock().scheduler.lanes().close(self.lane);
+        self.batcher.shared().lock().scheduler.close_lane(self.lane);
     }
 }
 

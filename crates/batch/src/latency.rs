@@ -124,14 +124,28 @@ impl Curve {
                 if let Some(ratio) = ratio.filter(|_| 2 < point.n_seen) {
                     self.spread.record(ratio);
                 }
+                // A walk over all sizes is more than a short call should cost; where the order
+                // of means is broken, it can wait for a few calls.
+                if self.is_between_neighbours(index) {
+                    self.points[index].smooth = self.points[index].mean;
+                } else if now < 64 || now.is_multiple_of(16) {
+                    self.smooth();
+                }
             }
             Err(index) => {
                 let point = Point { rows, mean: took, smooth: took, n_seen: 1, seen_at: now };
                 self.points.insert(index, point);
+                self.smooth();
             }
         }
-        self.smooth();
         ratio
+    }
+
+    fn is_between_neighbours(&self, index: usize) -> bool {
+        let mean = self.points[index].mean;
+        let below = index.checked_sub(1).map(|below| self.points[below].smooth);
+        let above = self.points.get(index + 1).map(|above| above.smooth);
+        below.is_none_or(|below| below <= mean) && above.is_none_or(|above| mean <= above)
     }
 
     /// Pools adjacent sizes whose means fall, until none does.

@@ -71,7 +71,14 @@ impl<T, R, S> Puller<T, R, S> {
         let Self { shared, desk } = self;
         let resting = Resting { shared, id: desk.id };
         let mut timer = pin!(None::<Sleep>);
+        let mut has_landed = desk.landed.is_some();
         let flight = poll_fn(|context| {
+            // Whoever was just answered may have more. Letting them run first makes a larger batch
+            // and spares them a wake-up.
+            if std::mem::take(&mut has_landed) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             loop {
                 match desk.step(shared, context.waker(), TASK_TIMER) {
                     Step::Board(flight) => return Poll::Ready(Some(flight)),
@@ -124,8 +131,7 @@ impl<T, R, S> Desk<T, R, S> {
         waker: &Waker,
         resolution: Duration,
     ) -> Step<T, R, S> {
-        // A batch that has just landed says what time it is.
-        let now = self.landed.as_ref().map_or_else(|| shared.now(), |landed| landed.ended);
+        let now = shared.now();
         let mut state = shared.lock();
         if let Some(Landed { id, took, lanes, ended }) = self.landed.take() {
             state.scheduler.finish(id, took, lanes, ended);

@@ -132,12 +132,11 @@ where
         let mut future = pin!(async { executor.execute(&call, replies).await });
         poll_fn(|context| {
             // UNWIND SAFETY: what panicked is not used again until `recover` has seen to it.
-            match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-                Ok(poll) => poll.map(Some),
-                Err(_) => {
-                    tracing::error!("a model panicked; its batch is answered with an error");
-                    Poll::Ready(None)
-                }
+            if let Ok(poll) = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+                poll.map(Some)
+            } else {
+                tracing::error!("a model panicked; its batch is answered with an error");
+                Poll::Ready(None)
             }
         })
         .await

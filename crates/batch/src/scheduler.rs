@@ -207,7 +207,9 @@ impl<P, S> Scheduler<P, S> {
             None => Moment::NEVER,
         };
         let urgency = self.urgency(tag.priority, deadline, now);
-        if let Err(refused) = self.admit(tag, cost, deadline, urgency, now) {
+        let is_hopeless =
+            deadline != Moment::NEVER && deadline < self.earliest_answer(tag, urgency, now);
+        if let Err(refused) = self.admit(tag, cost, is_hopeless) {
             self.stats.refused(&refused);
             return Err((refused, payload));
         }
@@ -220,7 +222,8 @@ impl<P, S> Scheduler<P, S> {
         slot.length = tag.length;
         slot.cost = cost;
         slot.bytes = tag.bytes;
-        slot.stream = tag.stream;
+        // A lane is a stream of its own, with at most one item that contends.
+        slot.stream = tag.stream.filter(|_| lane.is_none());
         slot.lane = lane;
         slot.deadline = deadline;
         slot.standing.urgency = urgency;
@@ -275,7 +278,11 @@ impl<P, S> Scheduler<P, S> {
         Err(self.held_until())
     }
 
-    /// Whether [`next`](Self::next) would give a batch now; if not, until when it would hold.
+    /// Whether [`next`](Self::next) would give a batch now.
+    ///
+    /// # Errors
+    ///
+    /// Until when it would hold, if not; `NEVER` if nothing waits.
     pub fn peek(&mut self, now: Moment) -> Result<(), Moment> {
         match self.judge(now) {
             Some(_) => Ok(()),
@@ -374,9 +381,14 @@ impl<P, S> Scheduler<P, S> {
         slots.into_iter().map(|(_, slot)| slot.payload).collect()
     }
 
-    /// The lanes.
-    pub(crate) const fn lanes(&mut self) -> &mut Lanes<S> {
-        &mut self.lanes
+    /// Opens a lane that begins in this state; items name it by the number that is returned.
+    pub fn open_lane(&mut self, state: S) -> usize {
+        self.lanes.open(state)
+    }
+
+    /// The lane's owner has left; the lane goes once its items have.
+    pub fn close_lane(&mut self, lane: usize) {
+        self.lanes.close(lane);
     }
 
     /// Whether an item would be refused for want of room.
@@ -412,14 +424,7 @@ impl<P, S> Scheduler<P, S> {
         self.gaps.median(Queue::new(key, bucket, 0).owner())
     }
 
-    fn admit(
-        &self,
-        tag: &Tag,
-        cost: u64,
-        deadline: Moment,
-        urgency: u64,
-        now: Moment,
-    ) -> Result<(), Refused> {
+    fn admit(&self, tag: &Tag, cost: u64, is_hopeless: bool) -> Result<(), Refused> {
         let Limits { max_items, max_cost, queue_items, queue_bytes, .. } = self.limits;
         let rows = tag.rows as usize;
         if self.is_closed {
@@ -434,7 +439,7 @@ impl<P, S> Scheduler<P, S> {
             Err(Refused::QueueFull(self.slots.len()))
         } else if queue_bytes - self.n_bytes < tag.bytes {
             Err(Refused::QueueBytesFull(self.n_bytes))
-        } else if deadline != Moment::NEVER && deadline < self.earliest_answer(tag, urgency, now) {
+        } else if is_hopeless {
             Err(Refused::Hopeless)
         } else {
             Ok(())

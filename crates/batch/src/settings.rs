@@ -169,7 +169,7 @@ impl Settings {
 
         let max_wait = self.max_wait.unwrap_or(Duration::from_millis(preset_wait));
         check(
-            max_wait <= Duration::from_secs(60),
+            max_wait <= Duration::from_mins(1),
             "max_wait",
             format!("{max_wait:?}"),
             "it must be at most 60s",
@@ -275,6 +275,7 @@ mod duration {
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
+    #[expect(clippy::ref_option, reason = "serde asks for this form")]
     pub(super) fn serialize<S: Serializer>(
         value: &Option<Duration>,
         serializer: S,

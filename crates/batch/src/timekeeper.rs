@@ -40,7 +40,7 @@ impl<T, R, S> Timekeeper<T, R, S> {
                 moved.await;
             } else {
                 // Either only wakes the loop, which looks again for itself.
-                let _ = timeout_at(self.shared.instant(until), moved).await;
+                drop(timeout_at(self.shared.instant(until), moved).await);
             }
         }
     }

@@ -1,0 +1,197 @@
+//! When batches leave, to the millisecond.
+
+use paceline_batch::{FireReason, Key, PolicyName, Refused, Settings, Tag};
+use tokio::time::{Instant, sleep};
+
+use crate::{Echo, millis, start};
+
+fn seed_rules() -> Settings {
+    Settings {
+        policy: PolicyName::Fixed,
+        max_items: Some(32),
+        max_wait: Some(millis(50)),
+        ..Settings::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_item_on_an_idle_device_goes_at_once() {
+    let batcher = start(&Settings::default(), &Echo::taking(10), 1);
+    let began = Instant::now();
+
+    let ticket = batcher.submit(7, &Tag::default()).await.unwrap();
+    let (result, ride) = ticket.with_ride().await.unwrap();
+
+    assert_eq!((result, ride.fired), (7, FireReason::FastPath));
+    assert_eq!(began.elapsed(), millis(10));
+    assert_eq!((ride.items, ride.position, ride.took), (1, 0, millis(10)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_keeps_growing_while_the_device_is_busy() {
+    let echo = Echo::taking(10);
+    let batcher = start(&Settings::default(), &echo, 1);
+
+    let mut tickets = vec![batcher.try_submit(0, &Tag::default()).unwrap()];
+    sleep(millis(1)).await;
+    for item in 1..=5 {
+        tickets.push(batcher.try_submit(item, &Tag::default()).unwrap());
+        sleep(millis(1)).await;
+    }
+    for (item, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(ticket.await.unwrap() as usize, item);
+    }
+
+    assert_eq!(echo.calls(), [vec![0], vec![1, 2, 3, 4, 5]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fixed_rules_fire_a_lone_item_after_two_milliseconds() {
+    let batcher = start(&seed_rules(), &Echo::taking(10), 1);
+    let began = Instant::now();
+
+    let (_, ride) = batcher.try_submit(1, &Tag::default()).unwrap().with_ride().await.unwrap();
+
+    assert_eq!((ride.fired, ride.waited), (FireReason::FastPath, millis(2)));
+    assert_eq!(began.elapsed(), millis(12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fixed_rules_wait_from_the_first_items_arrival() {
+    let batcher = start(&seed_rules(), &Echo::taking(10), 1);
+
+    let first = batcher.try_submit(1, &Tag::default()).unwrap();
+    sleep(millis(1)).await;
+    let second = batcher.try_submit(2, &Tag::default()).unwrap();
+    let (_, first) = first.with_ride().await.unwrap();
+    let (_, second) = second.with_ride().await.unwrap();
+
+    assert_eq!((first.fired, first.items), (FireReason::WaitOver, 2));
+    assert_eq!((first.waited, second.waited), (millis(50), millis(49)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fixed_rules_fire_early_at_four_fifths_of_the_cap() {
+    let batcher = start(&seed_rules(), &Echo::taking(10), 1);
+    let began = Instant::now();
+
+    let tickets: Vec<_> =
+        (0..25).map(|item| batcher.try_submit(item, &Tag::default()).unwrap()).collect();
+    for ticket in tickets {
+        let (_, ride) = ticket.with_ride().await.unwrap();
+        assert_eq!((ride.fired, ride.items), (FireReason::Early, 25));
+    }
+
+    assert_eq!(began.elapsed(), millis(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn different_keys_never_share_a_call_and_equal_content_does() {
+    let echo = Echo::taking(10);
+    let batcher = start(&Settings::default(), &echo, 1);
+    let voice = |name: &str, steps: u32| Tag { key: Key::of(&(name, steps)), ..Tag::default() };
+
+    let blocker = batcher.try_submit(0, &Tag::default()).unwrap();
+    sleep(millis(1)).await;
+    let tickets = [
+        batcher.try_submit(1, &voice("ada", 5)).unwrap(),
+        batcher.try_submit(2, &voice("ada", 10)).unwrap(),
+        batcher.try_submit(3, &voice(&String::from("ada"), 5)).unwrap(),
+        batcher.try_submit(4, &voice("bob", 5)).unwrap(),
+    ];
+    blocker.await.unwrap();
+    for ticket in tickets {
+        ticket.await.unwrap();
+    }
+
+    assert_eq!(echo.calls(), [vec![0], vec![1, 3], vec![2], vec![4]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_batches_are_under_way_at_once_and_no_more_than_executors() {
+    let settings = Settings { max_items: Some(1), ..Settings::default() };
+    let batcher = start(&settings, &Echo::taking(10), 3);
+    let began = Instant::now();
+
+    let tickets: Vec<_> =
+        (0..7).map(|item| batcher.try_submit(item, &Tag::default()).unwrap()).collect();
+    sleep(millis(5)).await;
+    assert_eq!(batcher.stats().in_flight, 3);
+    for ticket in tickets {
+        ticket.await.unwrap();
+    }
+
+    assert_eq!(began.elapsed(), millis(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_refuses_at_once_and_a_patient_submitter_gets_the_next_place() {
+    let settings = Settings { max_items: Some(2), queue_items: Some(2), ..Settings::default() };
+    let batcher = start(&settings, &Echo::taking(10), 1);
+    let running = batcher.try_submit(0, &Tag::default()).unwrap();
+    sleep(millis(1)).await;
+    let waiting = [1, 2].map(|item| batcher.try_submit(item, &Tag::default()).unwrap());
+
+    assert_eq!(batcher.try_submit(3, &Tag::default()).unwrap_err(), Refused::QueueFull(2));
+    let began = Instant::now();
+    let patient = batcher.submit(4, &Tag::default()).await.unwrap();
+
+    assert_eq!(began.elapsed(), millis(9), "it was let in when the next batch left");
+    assert_eq!(patient.await.unwrap(), 4);
+    running.await.unwrap();
+    for ticket in waiting {
+        ticket.await.unwrap();
+    }
+    assert_eq!(batcher.stats().refused_full, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_fit_is_refused_with_what_would() {
+    let settings = Settings {
+        max_items: Some(4),
+        max_cost: Some(100),
+        queue_bytes: Some(1000),
+        ..Settings::default()
+    };
+    let batcher = start(&settings, &Echo::taking(10), 1);
+    let refused = |tag: Tag| batcher.try_submit(0, &tag).unwrap_err();
+
+    assert_eq!(
+        refused(Tag { rows: 5, ..Tag::default() }).to_string(),
+        "the item has 5 rows, and a batch has at most 4"
+    );
+    assert_eq!(
+        refused(Tag { cost: 101, ..Tag::default() }).to_string(),
+        "the item costs 101, and a batch costs at most 100"
+    );
+    assert!(matches!(
+        refused(Tag { bytes: 1001, ..Tag::default() }),
+        Refused::TooManyBytes { bytes: 1001, max: 1000 }
+    ));
+    assert_eq!(batcher.stats().refused_too_large, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_happens_where_it_pays() {
+    // Eight clients that all come back within a moment of their answers, 20 ms a call: serving
+    // the first alone would keep the other seven waiting.
+    let echo = Echo::taking(20);
+    let batcher = start(&Settings { max_items: Some(32), ..Settings::default() }, &echo, 1);
+    let clients: Vec<_> = (0..8_u32)
+        .map(|client| {
+            let batcher = batcher.clone();
+            tokio::spawn(async move {
+                for _ in 0..40 {
+                    sleep(std::time::Duration::from_micros(100 + 50 * u64::from(client))).await;
+                    batcher.submit(client, &Tag::default()).await.unwrap().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+
+    let last: Vec<usize> = echo.calls().iter().rev().take(20).map(Vec::len).collect();
+    assert!(7 * 20 <= last.iter().sum(), "mostly all eight ride together: {last:?}");
+}

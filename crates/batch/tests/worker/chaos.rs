@@ -1,0 +1,134 @@
+//! Everything at once on real threads: random arrivals, cancels, failures, panics, executors that
+//! die, and a close in the middle. Every accepted item gets exactly one answer, and it is its own.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use paceline_batch::{
+    Batcher, Call, Cause, Executor, Failure, Key, Priority, Reply, Runner, Settings, Tag,
+};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+
+/// Doubles; sometimes fails, panics, replies in reverse or is slow.
+struct Moody {
+    random: ChaCha8Rng,
+}
+
+impl Executor<u64, u64, u64> for Moody {
+    async fn execute(
+        &mut self,
+        call: &Call<'_, u64, u64, u64>,
+        replies: &mut Vec<Reply<u64, u64>>,
+    ) -> Result<(), Cause> {
+        match self.random.random_range(0..100) {
+            0..5 => return Err(Cause::from(Box::from("moody"))),
+            5..8 => panic!("moody"),
+            8..30 => tokio::task::yield_now().await,
+            _ => {}
+        }
+        let key = call.key;
+        for rider in call.riders() {
+            assert_eq!(Key::of(&(rider.item % 3)), key, "keys never share a call");
+            let state = rider.state.map(|state| state + 1);
+            replies.push(Reply { id: rider.id, outcome: Ok(rider.item * 2), state });
+        }
+        if self.random.random_bool(0.3) {
+            replies.reverse();
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Ledger {
+    accepted: AtomicU64,
+    answered: AtomicU64,
+    cancelled: AtomicU64,
+}
+
+async fn client(number: u64, batcher: Batcher<u64, u64, u64>, ledger: Arc<Ledger>) {
+    let mut random = ChaCha8Rng::seed_from_u64(number);
+    let lane = batcher.open_lane(0);
+    for n in 0..300 {
+        let item = number * 1000 + n;
+        let tag = Tag {
+            key: Key::of(&(item % 3)),
+            stream: Some(number % 4),
+            priority: Priority::level(random.random_range(0..3)),
+            timeout: random
+                .random_bool(0.2)
+                .then(|| Duration::from_micros(random.random_range(1..3000))),
+            ..Tag::default()
+        };
+        let submitted = match random.random_range(0..3) {
+            0 => batcher.try_submit(item, &tag),
+            1 => lane.submit(item, &tag).await,
+            _ => batcher.submit(item, &tag).await,
+        };
+        let Ok(ticket) = submitted else { continue };
+        ledger.accepted.fetch_add(1, Ordering::Relaxed);
+        if random.random_bool(0.15) {
+            if random.random_bool(0.5) {
+                tokio::task::yield_now().await;
+            }
+            drop(ticket);
+            ledger.cancelled.fetch_add(1, Ordering::Relaxed);
+            continue;
+        }
+        match ticket.await {
+            Ok(result) => assert_eq!(result, item * 2, "an answer is its item's own"),
+            Err(Failure::WrongReplies(wrong)) => panic!("{wrong}"),
+            Err(_) => {}
+        }
+        ledger.answered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_accepted_item_gets_exactly_one_answer_of_its_own() {
+    for seed in 0..8 {
+        let settings =
+            Settings { max_items: Some(8), queue_items: Some(16), ..Settings::default() };
+        let (batcher, timekeeper) = Batcher::pair(settings.validate().unwrap());
+        let timekeeper = tokio::spawn(timekeeper.run());
+        let runners: Vec<_> = (0..3_u64)
+            .map(|number| {
+                let random = ChaCha8Rng::seed_from_u64(seed * 10 + number);
+                tokio::spawn(Runner::new(batcher.attach(), Moody { random }).run())
+            })
+            .collect();
+        let ledger = Arc::new(Ledger::default());
+        let clients: Vec<_> = (0..12)
+            .map(|number| tokio::spawn(client(number, batcher.clone(), Arc::clone(&ledger))))
+            .collect();
+        // One executor dies under way, and later the batcher closes under load.
+        while ledger.answered.load(Ordering::Relaxed) < 300 {
+            tokio::task::yield_now().await;
+        }
+        runners[0].abort();
+        while ledger.answered.load(Ordering::Relaxed) < 1500 {
+            tokio::task::yield_now().await;
+        }
+        batcher.close();
+
+        for client in clients {
+            client.await.unwrap();
+        }
+        drop(batcher);
+        for runner in runners.into_iter().skip(1) {
+            runner.await.unwrap().unwrap();
+        }
+        timekeeper.await.unwrap();
+        let [accepted, answered, cancelled] =
+            [&ledger.accepted, &ledger.answered, &ledger.cancelled]
+                .map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(accepted, answered + cancelled);
+        assert!(1500 <= answered);
+    }
+}
