@@ -38,25 +38,25 @@ pub(super) fn decode(
     while let Some(key) = scanner.key(first)? {
         first = false;
         match &*key {
-            "inputs" => {
+            b"inputs" => {
                 let list = read_list(&mut scanner, "inputs", |scanner, list, index| {
                     read_input(scanner, tail, list, index)
                 });
                 once(&scanner, "inputs", &mut inputs, list?)?;
             }
-            "id" if !scanner.eat_null() => {
+            b"id" if !scanner.eat_null() => {
                 let text = scanner.string()?.into_owned();
                 once(&scanner, "id", &mut id, text)?;
             }
-            "parameters" if !scanner.eat_null() => {
+            b"parameters" if !scanner.eat_null() => {
                 let read = read_params(&mut scanner)?;
                 once(&scanner, "parameters", &mut params, read)?;
             }
-            "outputs" if !scanner.eat_null() => {
+            b"outputs" if !scanner.eat_null() => {
                 let list = read_list(&mut scanner, "outputs", read_output)?;
                 once(&scanner, "outputs", &mut outputs, list)?;
             }
-            "id" | "parameters" | "outputs" => {}
+            b"id" | b"parameters" | b"outputs" => {}
             _ => scanner.skip()?,
         }
     }
@@ -119,23 +119,23 @@ fn read_input(
     while let Some(key) = scanner.key(first)? {
         first = false;
         match &*key {
-            "name" => {
+            b"name" => {
                 let name = scanner.string()?;
                 once(scanner, "name", &mut input.name, name)?;
             }
-            "datatype" => {
+            b"datatype" => {
                 let datatype = scanner.string()?;
                 once(scanner, "datatype", &mut input.datatype, datatype)?;
             }
-            "shape" => {
+            b"shape" => {
                 let shape = read_shape(scanner)?;
                 once(scanner, "shape", &mut input.shape, shape)?;
             }
-            "parameters" if !scanner.eat_null() => {
+            b"parameters" if !scanner.eat_null() => {
                 input.read_parameters(scanner)?;
             }
-            "parameters" => {}
-            "data" => {
+            b"parameters" => {}
+            b"data" => {
                 let data = input.read_data(scanner)?;
                 once(scanner, "data", &mut input.data, data)?;
             }
@@ -194,15 +194,15 @@ impl Input<'_> {
         while let Some(key) = scanner.key(first)? {
             first = false;
             match &*key {
-                "binary_data_size" => {
+                b"binary_data_size" => {
                     scanner.peek();
-                    let size = number::unsigned(scanner).ok_or(OipError::BadParameter {
+                    let size = number::unsigned(scanner).ok_or_else(|| OipError::BadParameter {
                         name: Name::from("binary_data_size"),
                         expected: "a number of bytes",
                     })?;
                     once(scanner, "binary_data_size", &mut self.binary_size, size)?;
                 }
-                "shared_memory_region" => {
+                b"shared_memory_region" => {
                     let tensor = self.name.as_deref().unwrap_or("an input").into();
                     return Err(OipError::SharedMemory { tensor });
                 }
@@ -225,21 +225,22 @@ fn read_output(
     while let Some(key) = scanner.key(first)? {
         first = false;
         match &*key {
-            "name" => {
+            b"name" => {
                 let text = scanner.string()?;
                 once(scanner, "name", &mut name, text)?;
             }
-            "parameters" if !scanner.eat_null() => {
+            b"parameters" if !scanner.eat_null() => {
                 scanner.expect(b'{', "`{`")?;
                 let mut first = true;
                 while let Some(key) = scanner.key(first)? {
                     first = false;
                     match &*key {
-                        "binary_data" | "classification" => {
-                            let value = read_value(scanner, &key)?;
-                            output_parameter(&key, value.as_ref(), &mut binary, &mut classes)?;
+                        b"binary_data" | b"classification" => {
+                            let key = key_text(scanner, &key)?;
+                            let value = read_value(scanner, key)?;
+                            output_parameter(key, value.as_ref(), &mut binary, &mut classes)?;
                         }
-                        "shared_memory_region" => {
+                        b"shared_memory_region" => {
                             let tensor = name.as_deref().unwrap_or("an output").into();
                             return Err(OipError::SharedMemory { tensor });
                         }
@@ -247,7 +248,7 @@ fn read_output(
                     }
                 }
             }
-            "parameters" => {}
+            b"parameters" => {}
             _ => scanner.skip()?,
         }
     }
@@ -283,11 +284,17 @@ fn read_params(scanner: &mut Scanner<'_>) -> Result<ParamsReader, OipError> {
     let mut first = true;
     while let Some(key) = scanner.key(first)? {
         first = false;
-        if let Some(value) = read_value(scanner, &key)? {
-            params.read(&key, value)?;
+        let key = key_text(scanner, &key)?;
+        if let Some(value) = read_value(scanner, key)? {
+            params.read(key, value)?;
         }
     }
     Ok(params)
+}
+
+/// The key of a parameter, which is kept and so must be text.
+fn key_text<'k>(scanner: &Scanner<'_>, key: &'k [u8]) -> Result<&'k str, OipError> {
+    std::str::from_utf8(key).map_err(|_| scanner.fault("a key before it that is UTF-8 text"))
 }
 
 /// A parameter's value; `None` for `null`.

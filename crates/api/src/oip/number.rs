@@ -8,62 +8,71 @@ use super::scan::Scanner;
 /// An unsigned integer. Stops behind its digits.
 #[inline]
 pub(super) fn unsigned(scanner: &mut Scanner<'_>) -> Option<u64> {
-    let first = digit(scanner)?;
-    scanner.advance();
-    let mut value = first;
-    let Some(second) = digit(scanner) else { return Some(value) };
-    if first == 0 {
-        return None;
-    }
-    value = value * 10 + second;
-    scanner.advance();
-    while let Some(next) = digit(scanner) {
-        value = value.checked_mul(10)?.checked_add(next)?;
-        scanner.advance();
-    }
+    let text = scanner.rest();
+    let (value, end) = whole(text, 0)?;
+    scanner.advance_by(end);
     Some(value)
 }
 
 /// A signed integer. Stops behind its digits.
 #[inline]
 pub(super) fn signed(scanner: &mut Scanner<'_>) -> Option<i64> {
-    if scanner.byte() == Some(b'-') {
-        scanner.advance();
-        0_i64.checked_sub_unsigned(unsigned(scanner)?)
-    } else {
-        i64::try_from(unsigned(scanner)?).ok()
-    }
+    let text = scanner.rest();
+    let negative = text.first() == Some(&b'-');
+    let (value, end) = whole(text, usize::from(negative))?;
+    scanner.advance_by(end);
+    if negative { 0_i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
 }
 
 /// A single-precision number, correctly rounded; `None` too where that is infinite.
 #[inline]
 pub(super) fn single(scanner: &mut Scanner<'_>) -> Option<f32> {
-    let start = scanner.at();
-    let value = if let Some(value) = quick(scanner).and_then(narrow) {
-        value
-    } else {
-        *scanner = scanner.rewound(start);
-        scanner.number()?.parse::<f32>().ok()?
-    };
+    let quick = quick(scanner.rest());
+    let value =
+        if let Some((value, end)) = quick.and_then(|(value, end)| Some((narrow(value)?, end))) {
+            scanner.advance_by(end);
+            value
+        } else {
+            scanner.number()?.parse::<f32>().ok()?
+        };
     value.is_finite().then_some(value)
 }
 
 /// A double-precision number, correctly rounded; `None` too where that is infinite.
 #[inline]
 pub(super) fn double(scanner: &mut Scanner<'_>) -> Option<f64> {
-    let start = scanner.at();
-    let value = if let Some(value) = quick(scanner) {
+    let value = if let Some((value, end)) = quick(scanner.rest()) {
+        scanner.advance_by(end);
         value
     } else {
-        *scanner = scanner.rewound(start);
         scanner.number()?.parse::<f64>().ok()?
     };
     value.is_finite().then_some(value)
 }
 
+// The functions below work on a slice and an index rather than on the scanner, which keeps the
+// index in a register.
+
+/// Digits from `at` on without a leading zero, and where they end.
 #[inline]
-fn digit(scanner: &Scanner<'_>) -> Option<u64> {
-    let digit = scanner.byte()?.wrapping_sub(b'0');
+fn whole(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    let first = digit(text, at)?;
+    let Some(second) = digit(text, at + 1) else { return Some((first, at + 1)) };
+    if first == 0 {
+        return None;
+    }
+    let mut value = first * 10 + second;
+    let mut end = at + 2;
+    while let Some(next) = digit(text, end) {
+        value = value.checked_mul(10)?.checked_add(next)?;
+        end += 1;
+    }
+    Some((value, end))
+}
+
+#[inline]
+fn digit(text: &[u8], at: usize) -> Option<u64> {
+    let digit = text.get(at)?.wrapping_sub(b'0');
     (digit <= 9).then_some(u64::from(digit))
 }
 
@@ -74,36 +83,33 @@ const EXACT: [f64; 23] = [
 ];
 
 /// A number whose digits and power of ten are both exact in `f64`, so that one multiplication or
-/// division rounds it correctly (Clinger's fast path). `None` for all others and for what is no
-/// number; the caller starts over.
+/// division rounds it correctly (Clinger's fast path), and where it ends. `None` for all others
+/// and for what is no number; the caller starts over.
 #[inline]
 #[expect(clippy::cast_precision_loss, reason = "the mantissa is below 2^53")]
-fn quick(scanner: &mut Scanner<'_>) -> Option<f64> {
-    let negative = scanner.byte() == Some(b'-');
-    if negative {
-        scanner.advance();
-    }
-    let start = scanner.at();
-    let mut mantissa = digit(scanner)?;
-    scanner.advance();
+fn quick(text: &[u8]) -> Option<(f64, usize)> {
+    let negative = text.first() == Some(&b'-');
+    let start = usize::from(negative);
+    let mut mantissa = digit(text, start)?;
+    let mut at = start + 1;
     if mantissa != 0 {
-        mantissa = digits(scanner, mantissa);
+        (mantissa, at) = digits(text, at, mantissa);
     }
-    let mut n_digits = scanner.at() - start;
+    let mut n_digits = at - start;
     let mut exponent = 0_isize;
-    if scanner.byte() == Some(b'.') {
-        scanner.advance();
-        let point = scanner.at();
-        mantissa = digits(scanner, mantissa);
-        let n_decimals = scanner.at() - point;
-        if n_decimals == 0 {
+    if text.get(at) == Some(&b'.') {
+        let point = at + 1;
+        (mantissa, at) = digits(text, point, mantissa);
+        if at == point {
             return None;
         }
-        n_digits += n_decimals;
-        exponent = -n_decimals.cast_signed();
+        n_digits += at - point;
+        exponent = point.cast_signed() - at.cast_signed();
     }
-    if matches!(scanner.byte(), Some(b'e' | b'E')) {
-        exponent += power(scanner)?;
+    if matches!(text.get(at), Some(b'e' | b'E')) {
+        let (power, end) = power(text, at + 1)?;
+        exponent += power;
+        at = end;
     }
     // Nineteen digits cannot have wrapped.
     if n_digits > 19 || mantissa >= 1 << 53 {
@@ -111,31 +117,46 @@ fn quick(scanner: &mut Scanner<'_>) -> Option<f64> {
     }
     let power = EXACT.get(exponent.unsigned_abs())?;
     let value = if exponent < 0 { mantissa as f64 / power } else { mantissa as f64 * power };
-    Some(if negative { -value } else { value })
+    Some((if negative { -value } else { value }, at))
 }
 
-/// Reads digits behind those in `mantissa`; wraps where there are too many.
+/// Reads digits behind those in `mantissa`, and says where they end; wraps where there are too
+/// many.
 #[inline]
-fn digits(scanner: &mut Scanner<'_>, mut mantissa: u64) -> u64 {
-    while let Some(next) = digit(scanner) {
-        mantissa = mantissa.wrapping_mul(10).wrapping_add(next);
-        scanner.advance();
+fn digits(text: &[u8], mut at: usize, mut mantissa: u64) -> (u64, usize) {
+    while let Some(eight) = text.get(at..).and_then(eight_digits) {
+        mantissa = mantissa.wrapping_mul(100_000_000).wrapping_add(eight);
+        at += 8;
     }
-    mantissa
+    while let Some(next) = digit(text, at) {
+        mantissa = mantissa.wrapping_mul(10).wrapping_add(next);
+        at += 1;
+    }
+    (mantissa, at)
 }
 
-/// A power of ten of at most three digits.
-fn power(scanner: &mut Scanner<'_>) -> Option<isize> {
-    scanner.advance();
-    let negative = scanner.byte() == Some(b'-');
-    if negative || scanner.byte() == Some(b'+') {
-        scanner.advance();
+/// The value of eight digits, where there are eight, by adding neighbours in pairs.
+#[inline]
+fn eight_digits(text: &[u8]) -> Option<u64> {
+    let word = u64::from_le_bytes(*text.first_chunk()?);
+    let high = word & 0xF0F0_F0F0_F0F0_F0F0;
+    let carried = word.wrapping_add(0x0606_0606_0606_0606) & 0xF0F0_F0F0_F0F0_F0F0;
+    if (high | carried >> 4) != 0x3333_3333_3333_3333 {
+        return None;
     }
-    let start = scanner.at();
-    let value = digits(scanner, 0);
-    let n_digits = scanner.at() - start;
-    let value = isize::try_from(value).ok().filter(|_| (1..=3).contains(&n_digits))?;
-    Some(if negative { -value } else { value })
+    let word = word & 0x0F0F_0F0F_0F0F_0F0F;
+    let pairs = (word.wrapping_mul((10 << 8) + 1) >> 8) & 0x00FF_00FF_00FF_00FF;
+    let fours = (pairs.wrapping_mul((100 << 16) + 1) >> 16) & 0x0000_FFFF_0000_FFFF;
+    Some(fours.wrapping_mul((10_000 << 32) + 1) >> 32)
+}
+
+/// A power of ten of at most three digits, and where it ends.
+fn power(text: &[u8], at: usize) -> Option<(isize, usize)> {
+    let negative = text.get(at) == Some(&b'-');
+    let start = at + usize::from(negative || text.get(at) == Some(&b'+'));
+    let (value, end) = digits(text, start, 0);
+    let value = isize::try_from(value).ok().filter(|_| (1..=3).contains(&(end - start)))?;
+    Some((if negative { -value } else { value }, end))
 }
 
 /// Rounds to single precision, unless rounding twice could differ from rounding once: on the
@@ -155,34 +176,34 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn whole<T>(text: &str, read: impl FnOnce(&mut Scanner<'_>) -> Option<T>) -> Option<T> {
+    fn read_all<T>(text: &str, read: impl FnOnce(&mut Scanner<'_>) -> Option<T>) -> Option<T> {
         let mut scanner = Scanner::new(text.as_bytes());
         read(&mut scanner).filter(|_| scanner.left() == 0)
     }
 
     #[test]
     fn the_ends_of_each_integer_range_are_exact() {
-        assert_eq!(whole("18446744073709551615", unsigned), Some(u64::MAX));
-        assert_eq!(whole("18446744073709551616", unsigned), None);
-        assert_eq!(whole("-9223372036854775808", signed), Some(i64::MIN));
-        assert_eq!(whole("-9223372036854775809", signed), None);
-        assert_eq!(whole("9007199254740993", unsigned), Some((1 << 53) + 1));
+        assert_eq!(read_all("18446744073709551615", unsigned), Some(u64::MAX));
+        assert_eq!(read_all("18446744073709551616", unsigned), None);
+        assert_eq!(read_all("-9223372036854775808", signed), Some(i64::MIN));
+        assert_eq!(read_all("-9223372036854775809", signed), None);
+        assert_eq!(read_all("9007199254740993", unsigned), Some((1 << 53) + 1));
         for wrong in ["01", "00", "-", "", "-01", "1.0", "1e2", "+1"] {
-            assert_eq!(whole(wrong, signed), None, "{wrong}");
+            assert_eq!(read_all(wrong, signed), None, "{wrong}");
         }
-        assert_eq!(whole("-0", signed), Some(0));
+        assert_eq!(read_all("-0", signed), Some(0));
     }
 
     #[test]
     fn a_number_beyond_its_type_is_not_infinity() {
-        assert_eq!(whole("3.4028235e38", single), Some(f32::MAX));
-        assert_eq!(whole("3.5e38", single), None);
-        assert_eq!(whole("1e39", single), None);
-        assert_eq!(whole("1e400", double), None);
-        assert_eq!(whole("-0.0", single).map(f32::to_bits), Some((-0.0_f32).to_bits()));
+        assert_eq!(read_all("3.4028235e38", single), Some(f32::MAX));
+        assert_eq!(read_all("3.5e38", single), None);
+        assert_eq!(read_all("1e39", single), None);
+        assert_eq!(read_all("1e400", double), None);
+        assert_eq!(read_all("-0.0", single).map(f32::to_bits), Some((-0.0_f32).to_bits()));
         for wrong in ["1.", ".5", "01.5", "1e", "1e+", "NaN", "-", "00", "--1"] {
-            assert_eq!(whole(wrong, single), None, "{wrong}");
-            assert_eq!(whole(wrong, double), None, "{wrong}");
+            assert_eq!(read_all(wrong, single), None, "{wrong}");
+            assert_eq!(read_all(wrong, double), None, "{wrong}");
         }
     }
 
@@ -190,7 +211,7 @@ mod tests {
     fn a_number_in_the_middle_of_two_is_rounded_once() {
         // Rounded to double first, each of these lands on the middle of two singles.
         for text in ["16777217.000000001", "1.00000005960464484", "1.00000005960464477"] {
-            assert_eq!(whole(text, single), text.parse().ok(), "{text}");
+            assert_eq!(read_all(text, single), text.parse().ok(), "{text}");
         }
     }
 
@@ -201,7 +222,7 @@ mod tests {
             prop_assume!(value.is_finite());
 
             for text in [format!("{value:?}"), format!("{value}"), format!("{value:e}")] {
-                prop_assert_eq!(whole(&text, single).map(f32::to_bits), Some(bits), "{}", text);
+                prop_assert_eq!(read_all(&text, single).map(f32::to_bits), Some(bits), "{}", text);
             }
         }
 
@@ -211,7 +232,7 @@ mod tests {
             prop_assume!(value.is_finite());
 
             for text in [format!("{value:?}"), format!("{value:e}")] {
-                prop_assert_eq!(whole(&text, double).map(f64::to_bits), Some(bits), "{}", text);
+                prop_assert_eq!(read_all(&text, double).map(f64::to_bits), Some(bits), "{}", text);
             }
         }
 
@@ -220,15 +241,15 @@ mod tests {
             text in "-?(0|[1-9][0-9]{0,12})(\\.[0-9]{1,14})?([eE][+-]?[0-9]{1,3})?"
         ) {
             let expected = text.parse::<f32>().ok().filter(|value| value.is_finite());
-            prop_assert_eq!(whole(&text, single).map(f32::to_bits), expected.map(f32::to_bits));
+            prop_assert_eq!(read_all(&text, single).map(f32::to_bits), expected.map(f32::to_bits));
             let expected = text.parse::<f64>().ok().filter(|value| value.is_finite());
-            prop_assert_eq!(whole(&text, double).map(f64::to_bits), expected.map(f64::to_bits));
+            prop_assert_eq!(read_all(&text, double).map(f64::to_bits), expected.map(f64::to_bits));
         }
 
         #[test]
         fn every_integer_reads_back(value in any::<i64>(), positive in any::<u64>()) {
-            prop_assert_eq!(whole(&value.to_string(), signed), Some(value));
-            prop_assert_eq!(whole(&positive.to_string(), unsigned), Some(positive));
+            prop_assert_eq!(read_all(&value.to_string(), signed), Some(value));
+            prop_assert_eq!(read_all(&positive.to_string(), unsigned), Some(positive));
         }
     }
 }

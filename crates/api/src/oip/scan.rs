@@ -47,6 +47,18 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at).copied()
     }
 
+    /// What has not been read yet.
+    #[inline]
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Moves past so many bytes of [`rest`](Self::rest).
+    #[inline]
+    pub(super) const fn advance_by(&mut self, n_bytes: usize) {
+        self.at += n_bytes;
+    }
+
     /// Moves past the byte that [`byte`](Self::byte) gave.
     #[inline]
     pub(super) const fn advance(&mut self) {
@@ -75,7 +87,7 @@ impl<'a> Scanner<'a> {
 
     /// Moves past `word` if it comes next.
     pub(super) fn eat_word(&mut self, word: &[u8]) -> bool {
-        let found = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(word));
+        let found = self.rest().starts_with(word);
         self.at += if found { word.len() } else { 0 };
         found
     }
@@ -103,13 +115,22 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next key of an object whose `{` has been read; `None` at its end. `first` is whether
-    /// no key has been read yet.
+    /// no key has been read yet. Bytes, because most keys are only compared with known ones.
     #[inline]
-    pub(super) fn key(&mut self, first: bool) -> Result<Option<Cow<'a, str>>, OipError> {
+    pub(super) fn key(&mut self, first: bool) -> Result<Option<Cow<'a, [u8]>>, OipError> {
         if !self.item(b'}', first, "`,` or `}`")? {
             return Ok(None);
         }
-        let key = self.string()?;
+        self.expect(b'"', "a string")?;
+        let start = self.at;
+        self.plain();
+        let key = if self.byte() == Some(b'"') {
+            self.at += 1;
+            Cow::Borrowed(self.text.get(start..self.at - 1).unwrap_or_default())
+        } else {
+            self.at = start - 1;
+            Cow::Owned(self.string()?.into_owned().into_bytes())
+        };
         self.expect(b':', "`:`")?;
         Ok(Some(key))
     }
@@ -239,7 +260,7 @@ impl<'a> Scanner<'a> {
     /// Moves past the bytes of a string that stand for themselves.
     #[inline]
     fn plain(&mut self) {
-        let rest = self.text.get(self.at..).unwrap_or_default();
+        let rest = self.rest();
         let special = |byte: &u8| *byte < b' ' || *byte == b'"' || *byte == b'\\';
         self.at += rest.iter().position(special).unwrap_or(rest.len());
     }
