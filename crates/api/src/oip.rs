@@ -11,18 +11,22 @@
 //! bound, and no message repeats more than a few words of what was sent.
 
 mod binary;
+pub mod config;
 mod contents;
 mod elements;
 mod encode;
 mod error;
 pub mod grpc;
 mod json;
+pub mod meta;
 mod name;
 mod number;
+pub mod pbtxt;
 pub mod proto;
 mod request;
 mod response;
 mod scan;
+pub mod statistics;
 
 pub use binary::decode_http;
 pub use encode::{EncodedResponse, encode_http};

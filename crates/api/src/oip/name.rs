@@ -9,13 +9,29 @@ const LIMIT: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name(Box<str>);
 
+impl Name {
+    /// The same for a sentence that has foreign words in it, cut to `limit` characters.
+    pub(super) fn clipped(text: &str, limit: usize) -> Self {
+        let escape = |letter: char| {
+            // Quotes are harmless in both places, and a sentence reads better with them.
+            let plain = matches!(letter, '"' | '\'').then_some(letter);
+            plain.into_iter().chain(letter.escape_debug().take(if plain.is_some() {
+                0
+            } else {
+                16
+            }))
+        };
+        let mut shown: String = text.chars().take(limit).flat_map(escape).collect();
+        if text.chars().nth(limit).is_some() {
+            shown.push('…');
+        }
+        Self(shown.into())
+    }
+}
+
 impl From<&str> for Name {
     fn from(name: &str) -> Self {
-        let mut text: String = name.chars().take(LIMIT).flat_map(char::escape_debug).collect();
-        if name.chars().nth(LIMIT).is_some() {
-            text.push('…');
-        }
-        Self(text.into())
+        Self::clipped(name, LIMIT)
     }
 }
 
