@@ -21,32 +21,37 @@ pub(super) struct Head<'a> {
 
 /// Reads the data that comes next.
 pub(super) fn read(scanner: &mut Scanner<'_>, head: Head<'_>) -> Result<Bytes, OipError> {
+    /// Integers of a type narrower than the widest.
+    macro_rules! narrow {
+        ($read:path, $type:ty) => {
+            fixed(scanner, head, |text, at| {
+                let (value, end) = $read(text, at)?;
+                Some((<$type>::try_from(value).ok()?.to_le_bytes(), end))
+            })
+        };
+    }
+    macro_rules! wide {
+        ($read:path) => {
+            fixed(scanner, head, |text, at| {
+                let (value, end) = $read(text, at)?;
+                Some((value.to_le_bytes(), end))
+            })
+        };
+    }
     match head.dtype {
-        DType::Bool => fixed(scanner, head, |scanner| boolean(scanner).map(|value| [value])),
-        DType::U8 => fixed(scanner, head, |scanner| {
-            number::unsigned(scanner).and_then(|v| u8::try_from(v).ok()).map(u8::to_le_bytes)
-        }),
-        DType::U16 => fixed(scanner, head, |scanner| {
-            number::unsigned(scanner).and_then(|v| u16::try_from(v).ok()).map(u16::to_le_bytes)
-        }),
-        DType::U32 => fixed(scanner, head, |scanner| {
-            number::unsigned(scanner).and_then(|v| u32::try_from(v).ok()).map(u32::to_le_bytes)
-        }),
-        DType::U64 => {
-            fixed(scanner, head, |scanner| number::unsigned(scanner).map(u64::to_le_bytes))
+        DType::Bool => {
+            fixed(scanner, head, |text, at| boolean(text, at).map(|(value, end)| ([value], end)))
         }
-        DType::I8 => fixed(scanner, head, |scanner| {
-            number::signed(scanner).and_then(|v| i8::try_from(v).ok()).map(i8::to_le_bytes)
-        }),
-        DType::I16 => fixed(scanner, head, |scanner| {
-            number::signed(scanner).and_then(|v| i16::try_from(v).ok()).map(i16::to_le_bytes)
-        }),
-        DType::I32 => fixed(scanner, head, |scanner| {
-            number::signed(scanner).and_then(|v| i32::try_from(v).ok()).map(i32::to_le_bytes)
-        }),
-        DType::I64 => fixed(scanner, head, |scanner| number::signed(scanner).map(i64::to_le_bytes)),
-        DType::F32 => fixed(scanner, head, |scanner| number::single(scanner).map(f32::to_le_bytes)),
-        DType::F64 => fixed(scanner, head, |scanner| number::double(scanner).map(f64::to_le_bytes)),
+        DType::U8 => narrow!(number::unsigned, u8),
+        DType::U16 => narrow!(number::unsigned, u16),
+        DType::U32 => narrow!(number::unsigned, u32),
+        DType::U64 => wide!(number::unsigned),
+        DType::I8 => narrow!(number::signed, i8),
+        DType::I16 => narrow!(number::signed, i16),
+        DType::I32 => narrow!(number::signed, i32),
+        DType::I64 => wide!(number::signed),
+        DType::F32 => wide!(number::single),
+        DType::F64 => wide!(number::double),
         DType::F16 | DType::BF16 => {
             Err(OipError::BinaryOnly { input: head.name.into(), dtype: head.dtype })
         }
@@ -61,8 +66,8 @@ pub(super) fn read(scanner: &mut Scanner<'_>, head: Head<'_>) -> Result<Bytes, O
 
 /// Takes elements one by one, in row-major order.
 trait Sink {
-    /// Reads the element that comes next; false where it is not of this type.
-    fn take(&mut self, scanner: &mut Scanner<'_>) -> bool;
+    /// Reads the element at `at` and says where it ends; `None` where it is not of this type.
+    fn take(&mut self, text: &[u8], at: usize) -> Option<usize>;
 }
 
 /// Elements of one size, each with a place waiting.
@@ -71,13 +76,12 @@ struct Fixed<'a, const N: usize, R> {
     read: R,
 }
 
-impl<const N: usize, R: Fn(&mut Scanner<'_>) -> Option<[u8; N]>> Sink for Fixed<'_, N, R> {
+impl<const N: usize, R: Fn(&[u8], usize) -> Option<([u8; N], usize)>> Sink for Fixed<'_, N, R> {
     #[inline]
-    fn take(&mut self, scanner: &mut Scanner<'_>) -> bool {
-        let Some(value) = (self.read)(scanner) else { return false };
-        let Some(slot) = self.slots.next() else { return false };
-        *slot = value;
-        true
+    fn take(&mut self, text: &[u8], at: usize) -> Option<usize> {
+        let (value, end) = (self.read)(text, at)?;
+        *self.slots.next()? = value;
+        Some(end)
     }
 }
 
@@ -85,19 +89,20 @@ impl<const N: usize, R: Fn(&mut Scanner<'_>) -> Option<[u8; N]>> Sink for Fixed<
 struct Strings(Vec<u8>);
 
 impl Sink for Strings {
-    fn take(&mut self, scanner: &mut Scanner<'_>) -> bool {
-        let Ok(text) = scanner.string() else { return false };
-        let Ok(length) = u32::try_from(text.len()) else { return false };
+    fn take(&mut self, text: &[u8], at: usize) -> Option<usize> {
+        let mut scanner = Scanner::new(text).moved(at);
+        let element = scanner.string().ok()?;
+        let length = u32::try_from(element.len()).ok()?;
         self.0.extend_from_slice(&length.to_le_bytes());
-        self.0.extend_from_slice(text.as_bytes());
-        true
+        self.0.extend_from_slice(element.as_bytes());
+        Some(scanner.at())
     }
 }
 
 fn fixed<const N: usize>(
     scanner: &mut Scanner<'_>,
     head: Head<'_>,
-    read: impl Fn(&mut Scanner<'_>) -> Option<[u8; N]>,
+    read: impl Fn(&[u8], usize) -> Option<([u8; N], usize)>,
 ) -> Result<Bytes, OipError> {
     let expected = head.n_elements(scanner)?;
     let mut data = vec![0; expected * N];
@@ -119,7 +124,9 @@ fn walk(
         if expected != 1 {
             return Err(head.misfit("a value that is not a list", expected));
         }
-        return if walk.sink.take(scanner) { Ok(()) } else { Err(walk.explain(scanner, start)) };
+        let end = walk.sink.take(scanner.text(), start);
+        scanner.move_to(end.ok_or_else(|| walk.explain(scanner, start))?);
+        return Ok(());
     }
     let mut inside = scanner.clone();
     inside.advance();
@@ -158,21 +165,23 @@ impl<S: Sink> Walk<'_, S> {
     #[inline]
     fn row(&mut self, scanner: &mut Scanner<'_>, extent: usize) -> Result<(), OipError> {
         self.open(scanner)?;
+        let text = scanner.text();
         let mut left = extent;
         while left > 0 {
             let first = scanner.peek();
             let start = scanner.at();
-            if !self.sink.take(scanner) {
+            let Some(end) = self.sink.take(text, start) else {
                 return Err(if first == Some(b']') {
                     self.head.misfit("too few elements in a list", extent)
                 } else {
                     self.explain(scanner, start)
                 });
-            }
+            };
             self.index += 1;
             left -= 1;
+            scanner.move_to(end);
             // The common case, a comma at once, is worth a shorter way.
-            if scanner.byte() == Some(b',') && left > 0 {
+            if text.get(end) == Some(&b',') && left > 0 {
                 scanner.advance();
                 continue;
             }
@@ -223,7 +232,7 @@ impl<S: Sink> Walk<'_, S> {
             DType::F32 | DType::F64 | DType::F16 | DType::BF16 => "a number",
             _ => "an integer",
         };
-        let mut again = scanner.rewound(start);
+        let mut again = scanner.moved(start);
         let found = match again.peek() {
             Some(b'[') => "a list, deeper than the shape,",
             Some(b'{') => "an object",
@@ -291,11 +300,12 @@ impl Head<'_> {
     }
 }
 
-fn boolean(scanner: &mut Scanner<'_>) -> Option<u8> {
-    if scanner.eat_word(b"true") {
-        Some(1)
-    } else if scanner.eat_word(b"false") {
-        Some(0)
+fn boolean(text: &[u8], at: usize) -> Option<(u8, usize)> {
+    let rest = text.get(at..)?;
+    if rest.starts_with(b"true") {
+        Some((1, at + 4))
+    } else if rest.starts_with(b"false") {
+        Some((0, at + 5))
     } else {
         None
     }

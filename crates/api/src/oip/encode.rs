@@ -122,15 +122,19 @@ fn write_data(out: &mut Vec<u8>, name: &str, tensor: &Tensor) -> Result<(), OipE
     macro_rules! floats {
         ($type:ty) => {{
             let (values, _) = tensor.data().as_chunks();
-            join(out, values, |out, bytes| {
-                let value = <$type>::from_le_bytes(*bytes);
-                out.extend_from_slice(zmij::Buffer::new().format(value).as_bytes());
-            });
-            // Looked for afterwards: the search is a fraction of the writing, and this way the
-            // loop above has no second exit.
-            let values = values.iter().map(|bytes| f64::from(<$type>::from_le_bytes(*bytes)));
-            if let Some((index, value)) = values.enumerate().find(|(_, value)| !value.is_finite()) {
+            // Looked for first: the search is a fraction of the writing, and it leaves the
+            // writing with nothing to decide.
+            let wide = values.iter().map(|bytes| f64::from(<$type>::from_le_bytes(*bytes)));
+            if let Some((index, value)) = wide.enumerate().find(|(_, value)| !value.is_finite()) {
                 return Err(OipError::NonFinite { output: name.into(), index, value });
+            }
+            let mut text = zmij::Buffer::new();
+            for (index, bytes) in values.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                let value = <$type>::from_le_bytes(*bytes);
+                out.extend_from_slice(text.format_finite(value).as_bytes());
             }
         }};
     }
@@ -138,7 +142,7 @@ fn write_data(out: &mut Vec<u8>, name: &str, tensor: &Tensor) -> Result<(), OipE
         DType::Bool => join(out, tensor.data(), |out, byte| {
             out.extend_from_slice(if *byte == 0 { b"false" } else { b"true" });
         }),
-        DType::U8 => integers!(u8),
+        DType::U8 => write_u8(out, tensor.data()),
         DType::U16 => integers!(u16),
         DType::U32 => integers!(u32),
         DType::U64 => integers!(u64),
@@ -164,6 +168,39 @@ fn write_data(out: &mut Vec<u8>, name: &str, tensor: &Tensor) -> Result<(), OipE
     }
     Ok(())
 }
+
+/// Writes bytes as numbers from a table, four letters at a time: images are many bytes.
+fn write_u8(out: &mut Vec<u8>, values: &[u8]) {
+    let mut at = out.len();
+    out.resize(at + 4 * values.len(), 0);
+    for value in values {
+        let (text, length) = DECIMALS[usize::from(*value)];
+        // Each value takes at most the four bytes that it was given room for.
+        let Some(slot) = out.get_mut(at..).and_then(<[u8]>::first_chunk_mut) else { break };
+        *slot = text;
+        at += length;
+    }
+    out.truncate(if values.is_empty() { at } else { at - 1 });
+}
+
+/// Every byte in decimal with a comma behind it, and how many letters that takes.
+static DECIMALS: [([u8; 4], usize); 256] = {
+    let mut table = [([b','; 4], 0); 256];
+    let mut value = 0_u8;
+    loop {
+        let (ones, tens, hundreds) = (value % 10, value / 10 % 10, value / 100);
+        let (ones, tens, hundreds) = (b'0' + ones, b'0' + tens, b'0' + hundreds);
+        table[value as usize] = match value {
+            0..10 => ([ones, b',', 0, 0], 2),
+            10..100 => ([tens, ones, b',', 0], 3),
+            100.. => ([hundreds, tens, ones, b','], 4),
+        };
+        if value == u8::MAX {
+            break table;
+        }
+        value += 1;
+    }
+};
 
 #[inline]
 fn join<T>(out: &mut Vec<u8>, items: &[T], write: impl Fn(&mut Vec<u8>, &T)) {

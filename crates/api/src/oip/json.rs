@@ -12,7 +12,6 @@ use paceline_types::{DType, Shape, Tensor};
 use super::{
     InferRequest, MAX_RANK, MAX_TENSORS, Name, OipError, ParamValue, RequestedOutput,
     elements::{self, Head},
-    number,
     request::ParamsReader,
     scan::Scanner,
 };
@@ -152,7 +151,7 @@ fn read_input(
         (Some(Data::Read(tensor)), None) => tensor,
         (Some(Data::At(start)), None) => {
             let head = input.head()?;
-            head.tensor(elements::read(&mut scanner.rewound(start), head)?)?
+            head.tensor(elements::read(&mut scanner.moved(start), head)?)?
         }
         (None, Some(size)) => {
             let head = input.head()?;
@@ -195,8 +194,7 @@ impl Input<'_> {
             first = false;
             match &*key {
                 b"binary_data_size" => {
-                    scanner.peek();
-                    let size = number::unsigned(scanner).ok_or_else(|| OipError::BadParameter {
+                    let size = scanner.unsigned().ok_or_else(|| OipError::BadParameter {
                         name: Name::from("binary_data_size"),
                         expected: "a number of bytes",
                     })?;
@@ -330,8 +328,7 @@ fn read_shape(scanner: &mut Scanner<'_>) -> Result<Shape, OipError> {
         if shape.len() == MAX_RANK {
             return Err(OipError::TooManyExtents);
         }
-        scanner.peek();
-        let extent = number::unsigned(scanner).and_then(|extent| usize::try_from(extent).ok());
+        let extent = scanner.unsigned().and_then(|extent| usize::try_from(extent).ok());
         shape.push(extent.ok_or_else(|| scanner.fault("an extent, which is not negative,"))?);
     }
     Ok(shape)

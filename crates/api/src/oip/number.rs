@@ -3,55 +3,52 @@
 //! These are the innermost loops of a JSON request. Each says `None` without a word when the text
 //! is not what it wants: `elements` then looks again, slowly, and explains.
 
+use std::str::FromStr;
+
 use super::scan::Scanner;
 
-/// An unsigned integer. Stops behind its digits.
+// They work on a text and an index rather than on the scanner, which keeps the index in a register.
+// Each gives the value and where it ends.
+
+/// An unsigned integer.
 #[inline]
-pub(super) fn unsigned(scanner: &mut Scanner<'_>) -> Option<u64> {
-    let text = scanner.rest();
-    let (value, end) = whole(text, 0)?;
-    scanner.advance_by(end);
-    Some(value)
+pub(super) fn unsigned(text: &[u8], at: usize) -> Option<(u64, usize)> {
+    whole(text, at)
 }
 
-/// A signed integer. Stops behind its digits.
+/// A signed integer.
 #[inline]
-pub(super) fn signed(scanner: &mut Scanner<'_>) -> Option<i64> {
-    let text = scanner.rest();
-    let negative = text.first() == Some(&b'-');
-    let (value, end) = whole(text, usize::from(negative))?;
-    scanner.advance_by(end);
-    if negative { 0_i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() }
+pub(super) fn signed(text: &[u8], at: usize) -> Option<(i64, usize)> {
+    let negative = text.get(at) == Some(&b'-');
+    let (value, end) = whole(text, at + usize::from(negative))?;
+    let value =
+        if negative { 0_i64.checked_sub_unsigned(value) } else { i64::try_from(value).ok() };
+    Some((value?, end))
 }
 
 /// A single-precision number, correctly rounded; `None` too where that is infinite.
 #[inline]
-pub(super) fn single(scanner: &mut Scanner<'_>) -> Option<f32> {
-    let quick = quick(scanner.rest());
-    let value =
-        if let Some((value, end)) = quick.and_then(|(value, end)| Some((narrow(value)?, end))) {
-            scanner.advance_by(end);
-            value
-        } else {
-            scanner.number()?.parse::<f32>().ok()?
-        };
-    value.is_finite().then_some(value)
+pub(super) fn single(text: &[u8], at: usize) -> Option<(f32, usize)> {
+    let quick = quick(text, at).and_then(|(value, end)| Some((narrow(value)?, end)));
+    let (value, end) = if quick.is_some() { quick? } else { slow(text, at)? };
+    value.is_finite().then_some((value, end))
 }
 
 /// A double-precision number, correctly rounded; `None` too where that is infinite.
 #[inline]
-pub(super) fn double(scanner: &mut Scanner<'_>) -> Option<f64> {
-    let value = if let Some((value, end)) = quick(scanner.rest()) {
-        scanner.advance_by(end);
-        value
-    } else {
-        scanner.number()?.parse::<f64>().ok()?
-    };
-    value.is_finite().then_some(value)
+pub(super) fn double(text: &[u8], at: usize) -> Option<(f64, usize)> {
+    let quick = quick(text, at);
+    let (value, end) = if quick.is_some() { quick? } else { slow(text, at)? };
+    value.is_finite().then_some((value, end))
 }
 
-// The functions below work on a slice and an index rather than on the scanner, which keeps the
-// index in a register.
+/// Any number, by the standard library.
+#[cold]
+fn slow<T: FromStr>(text: &[u8], at: usize) -> Option<(T, usize)> {
+    let mut scanner = Scanner::new(text).moved(at);
+    let value = scanner.number()?.parse().ok()?;
+    Some((value, scanner.at()))
+}
 
 /// Digits from `at` on without a leading zero, and where they end.
 #[inline]
@@ -87,9 +84,9 @@ const EXACT: [f64; 23] = [
 /// and for what is no number; the caller starts over.
 #[inline]
 #[expect(clippy::cast_precision_loss, reason = "the mantissa is below 2^53")]
-fn quick(text: &[u8]) -> Option<(f64, usize)> {
-    let negative = text.first() == Some(&b'-');
-    let start = usize::from(negative);
+fn quick(text: &[u8], at: usize) -> Option<(f64, usize)> {
+    let negative = text.get(at) == Some(&b'-');
+    let start = at + usize::from(negative);
     let mut mantissa = digit(text, start)?;
     let mut at = start + 1;
     if mantissa != 0 {
@@ -176,9 +173,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read_all<T>(text: &str, read: impl FnOnce(&mut Scanner<'_>) -> Option<T>) -> Option<T> {
-        let mut scanner = Scanner::new(text.as_bytes());
-        read(&mut scanner).filter(|_| scanner.left() == 0)
+    fn read_all<T>(text: &str, read: fn(&[u8], usize) -> Option<(T, usize)>) -> Option<T> {
+        read(text.as_bytes(), 0).filter(|(_, end)| *end == text.len()).map(|(value, _)| value)
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use super::{MAX_DEPTH, OipError};
+use super::{MAX_DEPTH, OipError, number};
 
 /// Where in a text the reader stands.
 #[derive(Debug, Clone)]
@@ -31,8 +31,13 @@ impl<'a> Scanner<'a> {
         self.text.len() - self.at
     }
 
-    /// A reader of the same text at an earlier place.
-    pub(super) const fn rewound(&self, at: usize) -> Self {
+    /// The whole text, read or not.
+    pub(super) const fn text(&self) -> &'a [u8] {
+        self.text
+    }
+
+    /// A reader of the same text at another place.
+    pub(super) const fn moved(&self, at: usize) -> Self {
         Self { text: self.text, at }
     }
 
@@ -53,10 +58,10 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Moves past so many bytes of [`rest`](Self::rest).
+    /// Moves to a place that a reader of [`text`](Self::text) came to.
     #[inline]
-    pub(super) const fn advance_by(&mut self, n_bytes: usize) {
-        self.at += n_bytes;
+    pub(super) const fn move_to(&mut self, at: usize) {
+        self.at = at;
     }
 
     /// Moves past the byte that [`byte`](Self::byte) gave.
@@ -181,6 +186,14 @@ impl<'a> Scanner<'a> {
             start = self.at;
             self.plain();
         }
+    }
+
+    /// An unsigned integer; nothing where there is none.
+    pub(super) fn unsigned(&mut self) -> Option<u64> {
+        self.peek();
+        let (value, end) = number::unsigned(self.text, self.at)?;
+        self.at = end;
+        Some(value)
     }
 
     /// A JSON number as written; nothing where there is none.
