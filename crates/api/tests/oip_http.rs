@@ -268,6 +268,19 @@ fn a_response_is_written_as_clients_expect_it() {
 }
 
 #[test]
+fn every_letter_is_written_so_that_another_reader_reads_it() {
+    let letters: String = ('\0'..='\u{ff}').chain(['\u{2028}', '한']).collect();
+    let length = u32::try_from(letters.len()).unwrap();
+    let data = [&length.to_le_bytes(), letters.as_bytes()].concat();
+    let tensor = Tensor::build(DType::Bytes, Shape::from(&[1][..]), data.into()).unwrap();
+
+    let json = encode_http(&response(tensor), &[], false).unwrap().json;
+
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["outputs"][0]["data"][0], letters);
+}
+
+#[test]
 fn numbers_that_json_cannot_write_are_an_error_and_not_null() {
     let build = |dtype, data: &[u8]| {
         let shape = Shape::from(&[data.len() / dtype_size(dtype)][..]);

@@ -210,7 +210,8 @@ optimization { priority: 1 cuda { graphs: 1 output_copy_stream: True } }
     fn size_and_depth_have_an_end() {
         let deep = "input {".repeat(100_000);
         assert_eq!(refusal(&deep), "line 1: nested deeper than 16 levels");
-        assert_eq!(refusal(&"[".repeat(100_000)), "line 1: nested deeper than 16 levels");
+        assert_eq!(refusal(&"[".repeat(MAX_NESTING + 1)), "line 1: nested deeper than 16 levels");
+        assert!(!refusal(&"[".repeat(MAX_NESTING)).contains("nested"));
         assert!(refusal(&" ".repeat(MAX_BYTES + 1)).contains("bytes"));
         assert!(refusal(&"x".repeat(100_000)).len() < 2500);
     }
