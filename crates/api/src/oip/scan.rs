@@ -408,11 +408,10 @@ mod tests {
 
         #[test]
         fn what_another_strict_reader_accepts_is_accepted_and_nothing_else(
-            text in r#"[\[\]{}:,"0-9eE.+\-tfn \\ua]{0,12}|(true|false|null|\[|\]|\{"a":|\}|,|-?[0-9]{1,3}|"b"){0,9}"#
+            text in r#"[\[\]{}:,"0-9eE.+\-tfn \\ua]{0,12}|(true|false|null|\[|\]|\{"a":|\}|,|-?[0-9]{1,3}|[eE][+-]?|"b"){0,9}"#
         ) {
-            // Numbers beyond f64 are grammatical here; the other reader checks their range.
-            prop_assume!(!text.contains(['e', 'E']) || text.contains("tr") || text.contains("fa"));
-            let other = serde_json::from_str::<serde_json::Value>(&text).is_ok();
+            // Read and thrown away, because read into a value a number must also be in range.
+            let other = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
 
             prop_assert_eq!(accepts(text.as_bytes()), other);
         }
