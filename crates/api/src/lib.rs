@@ -1,1 +1,3 @@
-//! api
+//! The doors: every wire protocol that Paceline speaks, and nothing behind them.
+
+pub mod oip;

@@ -1,0 +1,13 @@
+//! The protocol's gRPC messages and service, generated from `proto/`; see `proto/generate.rs`.
+#![allow(
+    missing_docs,
+    clippy::all,
+    clippy::pedantic,
+    clippy::allow_attributes_without_reason,
+    reason = "generated code is not edited"
+)]
+
+/// The descriptors of all of it, for reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/inference.bin");
+
+include!("generated/inference.rs");
