@@ -8,7 +8,7 @@ use rten_onnx::onnx::{DataType, GraphProto, ModelProto, ValueInfoProto};
 use crate::{
     engine::guarded,
     error::{LoadError, Side},
-    external,
+    external, wire,
 };
 
 /// The ends of a model, and the file's bytes.
@@ -37,6 +37,7 @@ impl Graph {
         let bytes = fs::read(path)
             .map_err(|cause| LoadError::Unreadable { path: path.to_owned(), cause })?;
         let not_onnx = |cause| LoadError::NotOnnx { path: path.to_owned(), cause };
+        wire::check(&bytes).map_err(|cause| not_onnx(cause.to_string()))?;
         let model = guarded(|| ModelProto::parse_buf(&bytes).map_err(|cause| cause.to_string()))
             .map_err(not_onnx)?;
         let graph = model.graph.ok_or_else(|| not_onnx("it holds no graph".to_owned()))?;

@@ -17,6 +17,7 @@ mod graph;
 mod library;
 mod options;
 mod plan;
+mod wire;
 
 pub use backend::OnnxBackend;
 pub use options::{Engine, GraphLevel, OnnxOptions, StateLink};
