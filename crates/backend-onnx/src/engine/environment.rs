@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use ort::environment::Environment;
+use ort::{environment::Environment, logging::LogLevel};
 
 use super::guarded;
 use crate::error::LoadError;
@@ -35,6 +35,8 @@ pub(super) fn environment(library: &Path) -> Result<Environment, LoadError> {
             .map_err(|cause| cause.to_string())
     })
     .map_err(|cause| LoadError::BadLibrary { cause })?;
+    // Else every call formats messages that nobody reads.
+    environment.set_log_level(LogLevel::Warning);
     *loaded = Some((wanted, environment.clone()));
     Ok(environment)
 }

@@ -60,3 +60,27 @@ fn answer(face: &Detection, letterbox: &Letterbox) -> Value {
     let keypoints: Vec<_> = face.keypoints().map(|point| letterbox.to_picture(point)).collect();
     json!({ "box": [x0, y0, x1, y1], "score": face.score, "keypoints": keypoints })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_face_at_the_edge_has_a_box_that_ends_there() {
+        let mut boxes = vec![0.0; N_ANCHORS * N_NUMBERS];
+        let mut logits = vec![-10.0; N_ANCHORS];
+        // At the first anchor, 4 pixels from the corner, a face of 32 x 32 with an ear outside.
+        boxes[..6].copy_from_slice(&[0.0, 0.0, 32.0, 32.0, -12.0, 0.0]);
+        logits[0] = 3.0;
+        let outputs = [
+            Tensor::from_f32(&[1, N_ANCHORS, N_NUMBERS], &boxes).unwrap(),
+            Tensor::from_f32(&[1, N_ANCHORS, 1], &logits).unwrap(),
+        ];
+        let (letterbox, _) = picture::letterboxed(&image::RgbImage::new(256, 256));
+
+        let answer = decode(&outputs, &letterbox).unwrap();
+
+        assert_eq!(answer["faces"][0]["box"], json!([0.0, 0.0, 40.0, 40.0]));
+        assert_eq!(answer["faces"][0]["keypoints"][0], json!([-16.0, 8.0]));
+    }
+}
