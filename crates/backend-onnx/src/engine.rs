@@ -66,3 +66,20 @@ fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error_with_its_words() {
+        let index = [1, 2, 3].len();
+
+        let formatted = guarded(|| Ok([1, 2, 3][index]));
+        let plain: Result<(), _> = guarded(|| panic!("no such shape"));
+
+        assert!(formatted.unwrap_err().starts_with("it panicked: index out of bounds"));
+        assert_eq!(plain.unwrap_err(), "it panicked: no such shape");
+        assert_eq!(guarded(|| Ok(1)), Ok(1));
+    }
+}

@@ -161,17 +161,22 @@ mod tests {
 
     #[test]
     fn a_picture_that_claims_to_be_huge_is_refused_by_its_header() {
-        let mut bomb = png(&RgbImage::new(1, 1));
-        bomb[16..24].copy_from_slice(&[0, 0, 0x4e, 0x20, 0, 0, 0x4e, 0x20]);
-        let checksum = crc32(&bomb[12..29]);
-        bomb[29..33].copy_from_slice(&checksum.to_be_bytes());
+        let mut png = png(&RgbImage::new(1, 1));
+        png[16..24].copy_from_slice(&[0, 0, 0x4e, 0x20, 0, 0, 0x4e, 0x20]);
+        let checksum = crc32(&png[12..29]);
+        png[29..33].copy_from_slice(&checksum.to_be_bytes());
+        let mut jpeg = Cursor::new(Vec::new());
+        RgbImage::new(8, 8).write_to(&mut jpeg, ImageFormat::Jpeg).unwrap();
+        let mut jpeg = jpeg.into_inner();
+        let frame = jpeg.windows(2).position(|marker| marker == [0xff, 0xc0]).unwrap();
+        jpeg[frame + 5..frame + 9].copy_from_slice(&[0x4e, 0x20, 0x4e, 0x20]);
 
-        let error = read(&bomb).unwrap_err();
-
-        assert_eq!(
-            error.to_string(),
-            "the picture has 20000 x 20000 pixels; at most 32000000 pixels are read"
-        );
+        for bomb in [png, jpeg] {
+            assert_eq!(
+                read(&bomb).unwrap_err().to_string(),
+                "the picture has 20000 x 20000 pixels; at most 32000000 pixels are read"
+            );
+        }
     }
 
     #[test]
