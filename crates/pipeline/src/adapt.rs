@@ -106,6 +106,14 @@ pub enum AdaptError {
         /// The most that are read.
         limit: u64,
     },
+    /// A picture whose pixels take more memory than is spent on one.
+    #[error("the picture takes {n_bytes} bytes once decoded; at most {limit} are spent on one")]
+    TooManyBytes {
+        /// Its pixels, as they are stored.
+        n_bytes: u64,
+        /// The most that are spent.
+        limit: u64,
+    },
     /// Outputs that are not this model's.
     #[error("the model gave {actual} where {expected} is expected; is it the adapter's model?")]
     Outputs {
@@ -124,7 +132,9 @@ impl AdaptError {
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
-            Self::NotAPicture(_) | Self::TooManyPixels { .. } => ErrorCode::InvalidInput,
+            Self::NotAPicture(_) | Self::TooManyPixels { .. } | Self::TooManyBytes { .. } => {
+                ErrorCode::InvalidInput
+            }
             Self::Unknown(_) | Self::Unreadable { .. } | Self::Malformed { .. } => {
                 ErrorCode::Unavailable
             }

@@ -15,7 +15,8 @@ pub(super) const SIDE: u32 = 128;
 /// About twice the pixels of a phone's camera. A few hundred bytes can claim far more.
 const MAX_PIXELS: u64 = 32_000_000;
 
-/// What a decoder may allocate: those pixels, in four channels of 8 bits, and some to work with.
+/// What the pixels may take, and what the decoder may take beside them: four channels of 8 bits,
+/// and some to spare.
 const MAX_BYTES: u64 = 192 << 20;
 
 /// Decodes a PNG or JPEG picture and turns it the way its EXIF data say.
@@ -32,6 +33,11 @@ pub(super) fn read(body: &[u8]) -> Result<RgbImage, AdaptError> {
     let (width, height) = decoder.dimensions();
     if u64::from(width) * u64::from(height) > MAX_PIXELS {
         return Err(AdaptError::TooManyPixels { width, height, limit: MAX_PIXELS });
+    }
+    // The decoder's limit is for its own work, not for the pixels it gives.
+    let n_bytes = decoder.total_bytes();
+    if n_bytes > MAX_BYTES {
+        return Err(AdaptError::TooManyBytes { n_bytes, limit: MAX_BYTES });
     }
     // A picture with a broken orientation is better looked at as it lies than refused.
     let orientation = decoder.orientation();
@@ -159,24 +165,42 @@ mod tests {
         assert_eq!(read(&turned).unwrap().dimensions(), (20, 40));
     }
 
-    #[test]
-    fn a_picture_that_claims_to_be_huge_is_refused_by_its_header() {
+    /// A PNG of one pixel whose header says otherwise.
+    fn claiming(side: u32, depth: u8, colour: u8) -> Vec<u8> {
         let mut png = png(&RgbImage::new(1, 1));
-        png[16..24].copy_from_slice(&[0, 0, 0x4e, 0x20, 0, 0, 0x4e, 0x20]);
+        png[16..20].copy_from_slice(&side.to_be_bytes());
+        png[20..24].copy_from_slice(&side.to_be_bytes());
+        png[24..26].copy_from_slice(&[depth, colour]);
         let checksum = crc32(&png[12..29]);
         png[29..33].copy_from_slice(&checksum.to_be_bytes());
+        png
+    }
+
+    #[test]
+    fn a_picture_that_claims_to_be_huge_is_refused_by_its_header() {
         let mut jpeg = Cursor::new(Vec::new());
         RgbImage::new(8, 8).write_to(&mut jpeg, ImageFormat::Jpeg).unwrap();
         let mut jpeg = jpeg.into_inner();
         let frame = jpeg.windows(2).position(|marker| marker == [0xff, 0xc0]).unwrap();
         jpeg[frame + 5..frame + 9].copy_from_slice(&[0x4e, 0x20, 0x4e, 0x20]);
 
-        for bomb in [png, jpeg] {
+        for bomb in [claiming(20_000, 8, 2), jpeg] {
             assert_eq!(
                 read(&bomb).unwrap_err().to_string(),
                 "the picture has 20000 x 20000 pixels; at most 32000000 pixels are read"
             );
         }
+    }
+
+    #[test]
+    fn a_picture_of_few_but_wide_pixels_is_refused_by_its_memory() {
+        // 31 million pixels in four channels of 16 bits are 239 MiB.
+        let error = read(&claiming(5_600, 16, 6)).unwrap_err().to_string();
+
+        assert_eq!(
+            error,
+            "the picture takes 250880000 bytes once decoded; at most 201326592 are spent on one"
+        );
     }
 
     #[test]
