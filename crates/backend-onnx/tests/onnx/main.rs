@@ -1,0 +1,9 @@
+//! Real models on both engines, and files that are no models.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod agreement;
+mod graphs;
+mod refusal;
+mod support;
+mod types;
