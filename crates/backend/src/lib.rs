@@ -5,8 +5,14 @@
 //! stacks, pads, keeps lane state and splits the answers is the executor, once for all backends.
 
 mod error;
+mod executor;
+pub mod simulated;
+mod stack;
 
 pub use error::BackendError;
+pub use executor::{Instance, Item, Output, Rebuild, WarmUp, run_on_thread};
+pub use simulated::Simulated;
+pub use stack::{Ragged, StackError};
 
 use paceline_types::{Signature, Tensor, TensorSpec};
 

@@ -122,7 +122,9 @@ mod tests {
         fn merging_is_the_same_as_counting_in_one(values in prop::collection::vec(any::<u64>(), 0..64), cut in 0_usize..64) {
             let count = |values: &[u64]| {
                 let mut histogram = Histogram::default();
-                values.iter().for_each(|&value| histogram.record(value));
+                for &value in values {
+                    histogram.record(value);
+                }
                 histogram
             };
             let cut = cut.min(values.len());

@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_device_that_slows_down_is_followed_and_one_stall_is_not_believed() {
         let mut table = seeded(&[(4, 10); 64]);
-        table.learn(0, 4, Duration::from_millis(1000));
+        table.learn(0, 4, Duration::from_secs(1));
         check(&table, 4, 11.875);
 
         for _ in 0..100 {

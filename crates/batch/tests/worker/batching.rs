@@ -193,5 +193,5 @@ async fn waiting_happens_where_it_pays() {
     }
 
     let last: Vec<usize> = echo.calls().iter().rev().take(20).map(Vec::len).collect();
-    assert!(7 * 20 <= last.iter().sum(), "mostly all eight ride together: {last:?}");
+    assert!(7 * 20 <= last.iter().sum::<usize>(), "mostly all eight ride together: {last:?}");
 }
