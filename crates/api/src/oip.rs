@@ -10,9 +10,11 @@
 //! that number is known to agree with the bytes that came, nothing recurses further than a fixed
 //! bound, and no message repeats more than a few words of what was sent.
 
+pub mod ask;
 mod binary;
 pub mod config;
 mod contents;
+pub mod describe;
 mod elements;
 mod encode;
 mod error;

@@ -43,7 +43,11 @@ pub struct Settings {
     pub spin: bool,
     /// The same seed gives the same failures and jitter.
     pub seed: u64,
-    /// The inputs and outputs: one input `INPUT` and one output `OUTPUT` of this type.
+    /// The name of its one input.
+    pub input: String,
+    /// The name of its one output.
+    pub output: String,
+    /// The type of both.
     #[cfg_attr(feature = "serde", serde(with = "dtype"))]
     pub dtype: DType,
     /// What it answers.
@@ -78,6 +82,8 @@ impl Default for Settings {
             curve: Vec::new(),
             spin: false,
             seed: 0,
+            input: "INPUT".to_owned(),
+            output: "OUTPUT".to_owned(),
             dtype: DType::F32,
             answer: Answer::Identity,
         }
@@ -183,11 +189,11 @@ impl Simulated {
             dims: dims.to_vec(),
         };
         let output = match settings.answer {
-            Answer::Identity => spec("OUTPUT", settings.dtype, &[Dim::Any]),
-            Answer::Count => spec("OUTPUT", DType::I64, &[Dim::Fixed(1)]),
+            Answer::Identity => spec(&settings.output, settings.dtype, &[Dim::Any]),
+            Answer::Count => spec(&settings.output, DType::I64, &[Dim::Fixed(1)]),
         };
         let signature = Signature {
-            inputs: vec![spec("INPUT", settings.dtype, &[Dim::Any])],
+            inputs: vec![spec(&settings.input, settings.dtype, &[Dim::Any])],
             outputs: vec![output],
             batched: true,
         };

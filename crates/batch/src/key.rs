@@ -33,8 +33,9 @@ impl Key {
         Self(hasher.finish128().as_u128())
     }
 
-    /// Half of the fingerprint, for tables.
-    pub(crate) fn low(self) -> u64 {
+    /// Half of the fingerprint, as a number.
+    #[must_use]
+    pub const fn low64(self) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "half is what is wanted")]
         {
             self.0 as u64
@@ -45,7 +46,7 @@ impl Key {
 impl Hash for Key {
     /// A key is a hash already; half of it places it in a table.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.low());
+        state.write_u64(self.low64());
     }
 }
 

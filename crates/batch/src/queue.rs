@@ -75,7 +75,7 @@ impl Queue {
 
     /// Whose arrivals this queue's are, in the table of gaps.
     pub(crate) fn owner(&self) -> u64 {
-        self.key.low() ^ (self.bucket as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        self.key.low64() ^ (self.bucket as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     /// Makes an empty queue cheap to keep.

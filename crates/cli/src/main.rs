@@ -1,11 +1,27 @@
-//! The binary `paceline`.
-mod bench;
-use clap::Parser;
-#[derive(Parser)]
-struct A {
-    #[command(flatten)]
-    p: bench::policy::PolicyArgs,
-}
-fn main() {
-    print!("{}", bench::policy::run(&A::parse().p).unwrap());
+//! The binary `paceline`: parse, run, exit code.
+
+mod args;
+mod commands;
+mod exit;
+mod telemetry;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::{
+    args::{Args, Command},
+    exit::Failure,
+};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match args.command.unwrap_or_default() {
+        Command::Serve(serve) => commands::serve::run(&serve),
+        Command::Check(check) => commands::check::run(&check),
+        Command::Models(models) => commands::models::run(&models),
+        Command::Bench(bench) => commands::bench::run(&bench),
+        Command::Stream | Command::Speak | Command::Feed => Err(Failure::NotYet),
+    };
+    exit::code(done)
 }

@@ -1,3 +1,15 @@
-//! pipeline
+//! What stands between the doors and the devices: models as they are served, and sessions.
+//!
+//! A door finds a [`Model`] in the [`Models`] and asks it to [`infer`](Model::infer). That is the
+//! one way in, whatever the wire.
 
 pub mod adapt;
+mod error;
+mod model;
+mod models;
+
+pub use error::InferError;
+pub use model::{
+    Ask, Blueprint, Build, Clock, FindRagged, Mode, Model, ModelFacts, ModelStats, OpenError,
+};
+pub use models::{ModelName, Models, NameError};

@@ -1,1 +1,10 @@
-//! server
+//! The composition root, as a library: configuration in, a running server out.
+
+pub mod config;
+mod repository;
+mod supervise;
+mod wire;
+
+pub use repository::{LoadError, load};
+pub use supervise::{RunError, StageResult, Supervisor};
+pub use wire::{Server, StartError};

@@ -52,6 +52,15 @@ pub enum OipError {
     /// A request without any input.
     #[error("the request has no `inputs`")]
     NoInputs,
+    /// An input that the model does not take.
+    #[error("the model has no input `{0}`; it takes {1}")]
+    UnknownInput(Name, Name),
+    /// An input that the model takes and the request does not have.
+    #[error("input `{0}` is missing")]
+    MissingInput(Name),
+    /// An output that the model does not give.
+    #[error("the model has no output `{0}`; it gives {1}")]
+    UnknownOutput(Name, Name),
     /// A tensor without a name.
     #[error("entry {index} of `{list}` has no `name`")]
     Unnamed {

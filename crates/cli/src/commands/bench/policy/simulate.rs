@@ -67,9 +67,9 @@ pub(crate) fn simulate(
             let Some(Reverse(call)) = world.calls.pop() else { break };
             n_free += 1;
             for &item in &call.items {
-                world.answered[item] = Some(now - arrivals[item].at);
+                world.answered[item] = Some(now.saturating_sub(arrivals[item].at));
             }
-            contender.done(&call.items, now - call.started, now);
+            contender.done(&call.items, now.saturating_sub(call.started), now);
         }
     }
     let device_time = lasts.as_secs_f64() * count(scenario.n_devices);

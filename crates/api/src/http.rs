@@ -1,0 +1,77 @@
+//! The HTTP door: the Open Inference Protocol, and two plain endpoints for people.
+
+mod error;
+mod health;
+mod infer;
+mod metadata;
+mod plain;
+mod serve;
+mod value;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    routing::{get, post},
+};
+use paceline_pipeline::Models;
+
+pub use error::ApiError;
+pub use serve::{ServeLimits, serve};
+
+/// What every handler can reach.
+#[derive(Debug, Clone)]
+pub struct App {
+    /// What is served.
+    pub models: Arc<Models>,
+    /// Whether the server as a whole can answer.
+    pub readiness: Arc<Readiness>,
+    /// Largest request body in bytes.
+    pub max_body: usize,
+}
+
+/// Whether the server as a whole can answer.
+#[derive(Debug, Default)]
+pub struct Readiness {
+    is_open: std::sync::atomic::AtomicBool,
+}
+
+impl Readiness {
+    /// Says whether it can.
+    pub fn set(&self, is_open: bool) {
+        self.is_open.store(is_open, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Whether it can.
+    #[must_use]
+    pub fn get(&self) -> bool {
+        self.is_open.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+/// Every route. Built apart from the listener, so that tests need no port.
+pub fn router(app: App) -> Router {
+    let max_body = app.max_body;
+    Router::new()
+        .route("/v2", get(metadata::server))
+        .route("/v2/health/live", get(health::live))
+        .route("/v2/health/ready", get(health::ready))
+        .route("/v2/models/stats", get(metadata::all_statistics))
+        .route("/v2/models/{model}", get(metadata::model))
+        .route("/v2/models/{model}/ready", get(health::model_ready))
+        .route("/v2/models/{model}/config", get(metadata::config))
+        .route("/v2/models/{model}/stats", get(metadata::statistics))
+        .route("/v2/models/{model}/infer", post(infer::infer))
+        .route("/v2/models/{model}/versions/{version}", get(metadata::model))
+        .route("/v2/models/{model}/versions/{version}/ready", get(health::model_ready))
+        .route("/v2/models/{model}/versions/{version}/config", get(metadata::config))
+        .route("/v2/models/{model}/versions/{version}/stats", get(metadata::statistics))
+        .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer))
+        .route("/v2/repository/index", post(metadata::repository_index))
+        .route("/v1/models/{model}/infer", post(plain::infer))
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::wrong_method)
+        .layer(DefaultBodyLimit::max(max_body))
+        .with_state(app)
+}

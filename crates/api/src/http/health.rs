@@ -1,0 +1,51 @@
+//! Whether the server and its models live and can answer.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use serde::Serialize;
+
+use super::{ApiError, App, metadata::ModelPath};
+
+#[derive(Debug, Serialize)]
+pub(super) struct Live {
+    live: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Ready {
+    ready: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ModelReady {
+    name: String,
+    ready: bool,
+}
+
+/// The process answers, so it lives.
+pub(super) async fn live() -> Json<Live> {
+    Json(Live { live: true })
+}
+
+/// Every model is warm, has a living executor, and the server is not draining.
+pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Ready>) {
+    let ready = app.readiness.get() && app.models.all().iter().all(|model| model.is_ready());
+    (status(ready), Json(Ready { ready }))
+}
+
+/// This model is warm and has a living executor.
+pub(super) async fn model_ready(
+    State(app): State<App>,
+    Path(path): Path<ModelPath>,
+) -> Result<(StatusCode, Json<ModelReady>), ApiError> {
+    let model = path.find(&app.models)?;
+    let ready = app.readiness.get() && model.is_ready();
+    Ok((status(ready), Json(ModelReady { name: model.facts().name.clone(), ready })))
+}
+
+const fn status(ready: bool) -> StatusCode {
+    if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
+}

@@ -1,0 +1,44 @@
+//! `POST /v2/models/{model}/infer`: JSON tensors, binary tensors, or both.
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Path, State, rejection::BytesRejection},
+    http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE},
+    response::Response,
+};
+
+use super::{ApiError, App, metadata::ModelPath};
+use crate::oip::{
+    ask::{ask, respond},
+    decode_http, encode_http,
+};
+
+/// How many bytes of the body are JSON; what follows are raw tensors.
+static JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-content-length");
+
+pub(super) async fn infer(
+    State(app): State<App>,
+    Path(path): Path<ModelPath>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Response, ApiError> {
+    let model = path.find(&app.models)?;
+    let header = headers.get(&JSON_LENGTH).map(HeaderValue::as_bytes);
+    let version = path.version()?;
+    let mut request = decode_http(path.model, version, header, &body?, model.signature())?;
+    let wanted = std::mem::take(&mut request.outputs);
+    let is_binary = request.params.binary_data_output;
+    request.outputs.clone_from(&wanted);
+    let (question, pending) = ask(request, &model)?;
+    let (outputs, ride) = model.infer(question).await?;
+    let encoded = encode_http(&respond(&model, pending, outputs, &ride), &wanted, is_binary)?;
+    let mut response = Response::new(Body::empty());
+    let content_type =
+        if encoded.header.is_some() { "application/octet-stream" } else { "application/json" };
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if let Some(length) = encoded.header {
+        response.headers_mut().insert(JSON_LENGTH.clone(), HeaderValue::from(length));
+    }
+    *response.body_mut() = Body::from(encoded.into_body());
+    Ok(response)
+}

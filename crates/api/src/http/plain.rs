@@ -1,0 +1,156 @@
+//! `POST /v1/models/{model}/infer`: ordinary JSON in, ordinary JSON out, batched all the same.
+//!
+//! The body is one instance or a list of them. An instance is an object with a value for each
+//! input; for a model with one input, the bare value will do. A model with an adapter takes its
+//! own kind of body (a file, a picture) as it is.
+
+use axum::{
+    Json,
+    body::Bytes,
+    extract::{Path, Query, State, rejection::BytesRejection},
+};
+use paceline_batch::Ride;
+use paceline_pipeline::{Ask, InferError, Model, adapt::Encoded};
+use paceline_types::ErrorCode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    ApiError, App,
+    metadata::ModelPath,
+    value::{from_tensor, to_tensor},
+};
+
+/// Most instances in one request.
+const MAX_INSTANCES: usize = 4096;
+
+/// What may stand behind the question mark.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Options {
+    /// `off`: the instances of a list go one after the other, each when the one before is done.
+    batch: Option<Switch>,
+    /// `on`: each answer says how it travelled.
+    ride: Option<Switch>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Switch {
+    On,
+    Off,
+}
+
+pub(super) async fn infer(
+    State(app): State<App>,
+    Path(path): Path<ModelPath>,
+    options: Result<Query<Options>, axum::extract::rejection::QueryRejection>,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Query(options) = options.map_err(|rejection| {
+        ApiError::new(
+            ErrorCode::InvalidInput,
+            format!("{}; batch=off and ride=on are known", rejection.body_text()),
+        )
+    })?;
+    let model = path.find(&app.models)?;
+    let body = body?;
+    let wants_ride = options.ride == Some(Switch::On);
+    if let Some(adapter) = model.adapter() {
+        let answer = match adapter.encode(&body).map_err(InferError::from)? {
+            Encoded::Answer(answer) => answer,
+            Encoded::Ask { inputs, decode } => {
+                let ask = Ask { inputs: inputs.into(), ..Ask::default() };
+                let (outputs, ride) = model.infer(ask).await?;
+                with_ride(decode(&outputs).map_err(InferError::from)?, &ride, wants_ride)
+            }
+        };
+        return Ok(Json(answer));
+    }
+    let body: Value = serde_json::from_slice(&body).map_err(|error| {
+        ApiError::new(ErrorCode::InvalidInput, format!("the body is not JSON: {error}"))
+    })?;
+    let Value::Array(instances) = body else {
+        return Ok(Json(one(&model, &body, wants_ride).await?));
+    };
+    if MAX_INSTANCES < instances.len() {
+        let message = format!(
+            "{} instances in one request; at most {MAX_INSTANCES} are taken",
+            instances.len()
+        );
+        return Err(ApiError::new(ErrorCode::InvalidInput, message));
+    }
+    let answers = instances.iter().map(|instance| one(&model, instance, wants_ride));
+    let mut results = Vec::with_capacity(instances.len());
+    if options.batch == Some(Switch::Off) {
+        for answer in answers {
+            results.push(in_list(answer.await));
+        }
+    } else {
+        // All are submitted before the first is waited for.
+        results.extend(futures_util::future::join_all(answers).await.into_iter().map(in_list));
+    }
+    Ok(Json(Value::Array(results)))
+}
+
+/// One instance.
+async fn one(model: &Model, instance: &Value, wants_ride: bool) -> Result<Value, ApiError> {
+    let signature = model.signature();
+    let object = instance.as_object();
+    let mut inputs = smallvec::SmallVec::new();
+    for spec in &signature.inputs {
+        let value = match object {
+            Some(object) => object.get(&spec.name),
+            None if signature.inputs.len() == 1 => Some(instance),
+            None => None,
+        };
+        let value = value.ok_or_else(|| {
+            ApiError::new(ErrorCode::InvalidInput, format!("input `{}` is missing", spec.name))
+        })?;
+        inputs.push(to_tensor(spec, value, signature.batched)?);
+    }
+    if let Some(name) = object.and_then(|object| {
+        object.keys().find(|name| signature.inputs.iter().all(|spec| spec.name != **name))
+    }) {
+        let known: Vec<&str> = signature.inputs.iter().map(|spec| &*spec.name).collect();
+        let message =
+            format!("the model has no input `{}`; it has {}", clip(name), known.join(", "));
+        return Err(ApiError::new(ErrorCode::InvalidInput, message));
+    }
+    let (outputs, ride) = model.infer(Ask { inputs, ..Ask::default() }).await?;
+    let mut answer = Map::new();
+    for (spec, tensor) in signature.outputs.iter().zip(&outputs) {
+        answer.insert(spec.name.clone(), from_tensor(tensor, signature.batched)?);
+    }
+    Ok(with_ride(Value::Object(answer), &ride, wants_ride))
+}
+
+/// In a list, one failure is an entry of its own.
+fn in_list(result: Result<Value, ApiError>) -> Value {
+    result.unwrap_or_else(|error| error.to_json())
+}
+
+fn with_ride(mut answer: Value, ride: &Ride, wants_ride: bool) -> Value {
+    if let (true, Value::Object(object)) = (wants_ride, &mut answer) {
+        let ride = json!({
+            "batch": ride.batch,
+            "items": ride.items,
+            "rows": ride.rows,
+            "position": ride.position,
+            "fired": ride.fired.as_str(),
+            "waited_us": micros(ride.waited),
+            "took_us": micros(ride.took),
+        });
+        object.insert("ride".to_owned(), ride);
+    }
+    answer
+}
+
+fn micros(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Foreign text, short enough to repeat.
+fn clip(text: &str) -> String {
+    text.chars().take(64).flat_map(char::escape_default).collect()
+}

@@ -1,3 +1,0 @@
-//! `paceline bench`: measure, and print a table.
-
-pub(crate) mod policy;

@@ -1,0 +1,52 @@
+//! `paceline serve`.
+
+use anyhow::Context as _;
+use paceline_server::Server;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::configuration;
+use crate::{
+    args::ServeArgs,
+    exit::{self, Failure},
+    telemetry,
+};
+
+pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
+    let listen = args.listen.iter().map(|address| format!("server.listen={address:?}")).collect();
+    let config = configuration(&args.config, listen)?;
+    if args.print_config {
+        let text = toml::to_string(&config).context("the configuration cannot be written")?;
+        return exit::print(&text);
+    }
+    telemetry::start();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
+    runtime.block_on(async {
+        let server =
+            Server::build(config).await.map_err(|error| Failure::Refused(error.to_string()))?;
+        tracing::info!(address = %server.address(), models = server.models().all().len(), "serving");
+        let stop = stopped().context("no signals")?;
+        Ok(server.run(stop).await.map_err(anyhow::Error::from)?)
+    })
+}
+
+/// Resolves at the first SIGINT or SIGTERM; a second one ends the process at once.
+fn stopped() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        let once = async |terminate: &mut tokio::signal::unix::Signal,
+                          interrupt: &mut tokio::signal::unix::Signal| {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        once(&mut terminate, &mut interrupt).await;
+        #[expect(clippy::disallowed_methods, clippy::exit, reason = "a second signal means now")]
+        tokio::spawn(async move {
+            once(&mut terminate, &mut interrupt).await;
+            std::process::exit(130);
+        });
+    })
+}

@@ -1,0 +1,219 @@
+//! From a model's settings and files to what is needed to serve it.
+//!
+//! A model is a folder: `model.toml`, and its files in folders named by version number.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
+use paceline_backend_onnx::{Engine, OnnxBackend, OnnxOptions, StateLink};
+use paceline_pipeline::{Blueprint, Build, ModelName, NameError, OpenError, adapt};
+use paceline_types::{DType, Signature};
+
+use crate::config::{
+    BackendName, EngineName, ModelSection, OnnxSection, PaddingSection,
+    load::{ConfigError, check},
+};
+
+/// A model that cannot be served, and why.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// Its name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Its `model.toml`.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its files.
+    #[error("model `{name}`: {message}")]
+    Files {
+        /// Which model.
+        name: String,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The model itself.
+    #[error("model `{name}` version {version}: {error}")]
+    Open {
+        /// Which model.
+        name: String,
+        /// Which version.
+        version: u64,
+        /// What is wrong.
+        error: OpenError,
+    },
+}
+
+/// Every model: those of the repository's folders, with the changes that the configuration makes,
+/// and those that the configuration adds.
+///
+/// # Errors
+///
+/// When a folder cannot be read or a name may not be one.
+pub fn load(
+    repository: &Path,
+    configured: &BTreeMap<String, ModelSection>,
+) -> Result<Vec<Blueprint>, LoadError> {
+    let mut blueprints = Vec::new();
+    let mut names = folders(repository);
+    names.extend(configured.keys().cloned());
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let own = configured.get(&name);
+        blueprints.extend(versions(&repository.join(&name), &ModelName::parse(&name)?, own)?);
+    }
+    Ok(blueprints)
+}
+
+/// The names of the repository's folders; none where there is no repository.
+fn folders(repository: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(repository) else { return Vec::new() };
+    entries
+        .flatten()
+        .filter(|entry| entry.path().is_dir())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| !name.starts_with('.'))
+        .collect()
+}
+
+/// The latest version of one model.
+fn versions(
+    folder: &Path,
+    name: &ModelName,
+    configured: Option<&ModelSection>,
+) -> Result<Vec<Blueprint>, LoadError> {
+    let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
+    let file = folder.join("model.toml");
+    let section = match (fs::read_to_string(&file), configured) {
+        (Ok(text), None) => check(&text, &file.display().to_string())?,
+        (_, Some(configured)) => configured.clone(),
+        (Err(error), None) => {
+            return Err(wrong(format!(
+                "cannot read {}: {error}; a model folder needs a model.toml",
+                file.display()
+            )));
+        }
+    };
+    let adapter = section.adapter.as_deref().map(|name| adapt::open(name, folder)).transpose();
+    let adapter = adapter.map_err(|error| wrong(error.to_string()))?;
+    let (version, build, platform): (u64, Build, &str) = match section.backend {
+        Some(BackendName::Simulated) => {
+            let settings = section.simulated.clone().unwrap_or_default();
+            settings.validate().map_err(|error| wrong(error.to_string()))?;
+            (1, simulated_build(settings), "paceline_simulated")
+        }
+        Some(BackendName::Onnx) | None => {
+            let (version, path) = latest_onnx(folder).ok_or_else(|| {
+                wrong(format!(
+                    "there is no {}/<version>/model.onnx; put the file into a folder named by its version number",
+                    folder.display()
+                ))
+            })?;
+            let options = onnx_options(path, section.onnx.as_ref());
+            let build = move |_| Ok(Box::new(OnnxBackend::load(&options)?) as Box<dyn Backend>);
+            (version, Arc::new(build), "onnx")
+        }
+    };
+    let padding = section.padding.clone().unwrap_or_default();
+    Ok(vec![Blueprint {
+        name: name.to_string(),
+        version,
+        platform: platform.to_owned(),
+        mode: section.mode,
+        batch: section.batch,
+        instances: section.instances.unwrap_or(1),
+        build,
+        ragged: Box::new(move |signature| find_ragged(&padding, signature)),
+        warm_up_length: section.warm_up_length.unwrap_or(16),
+        adapter,
+    }])
+}
+
+fn simulated_build(settings: simulated::Settings) -> Build {
+    Arc::new(move |instance| {
+        let model = Simulated::build(settings.clone(), instance as u64);
+        Ok(Box::new(model.map_err(|error| BackendError::Load(error.to_string()))?))
+    })
+}
+
+/// The highest version that has a `model.onnx`.
+fn latest_onnx(folder: &Path) -> Option<(u64, PathBuf)> {
+    let versions = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
+        let version: u64 = entry.file_name().to_str()?.parse().ok()?;
+        let path = entry.path().join("model.onnx");
+        path.is_file().then_some((version, path))
+    });
+    versions.max()
+}
+
+fn onnx_options(path: PathBuf, section: Option<&OnnxSection>) -> OnnxOptions {
+    let section = section.cloned().unwrap_or_default();
+    OnnxOptions {
+        engine: match section.engine {
+            EngineName::Auto => Engine::Auto,
+            EngineName::Rten => Engine::Rten,
+            EngineName::OnnxRuntime => Engine::OnnxRuntime,
+        },
+        threads: section.threads,
+        batched: section.batched,
+        states: section
+            .states
+            .into_iter()
+            .map(|(input, output)| StateLink {
+                input,
+                output,
+                batch_axis: section.state_batch_axis,
+            })
+            .collect(),
+        library: section.library,
+        ..OnnxOptions::new(path)
+    }
+}
+
+/// Finds the padded axes by the names in the configuration.
+fn find_ragged(padding: &PaddingSection, signature: &Signature) -> Result<Ragged, String> {
+    let input = |name: &String| {
+        let at = signature.inputs.iter().position(|spec| spec.name == *name);
+        at.ok_or_else(|| format!("the model has no input `{name}`"))
+    };
+    let output = |name: &String| {
+        let at = signature.outputs.iter().position(|spec| spec.name == *name);
+        at.ok_or_else(|| format!("the model has no output `{name}`"))
+    };
+    let made = |name: &Option<String>| -> Result<Option<(usize, DType)>, String> {
+        let at = name.as_ref().map(input).transpose()?;
+        Ok(at.map(|at| (at, signature.inputs[at].dtype)))
+    };
+    let axis = |name: &String, axis: usize, rank: usize| {
+        if (1..=rank).contains(&axis) {
+            Ok(axis)
+        } else {
+            Err(format!("axis {axis} of `{name}` cannot be padded; it has axes 1 to {rank}"))
+        }
+    };
+    Ok(Ragged {
+        inputs: padding
+            .inputs
+            .iter()
+            .map(|(name, &at)| {
+                let place = input(name)?;
+                Ok((place, axis(name, at, signature.inputs[place].dims.len())?))
+            })
+            .collect::<Result<_, String>>()?,
+        outputs: padding
+            .outputs
+            .iter()
+            .map(|(name, &at)| {
+                let place = output(name)?;
+                Ok((place, axis(name, at, signature.outputs[place].dims.len())?))
+            })
+            .collect::<Result<_, String>>()?,
+        lengths: made(&padding.lengths)?,
+        mask: made(&padding.mask)?,
+    })
+}
