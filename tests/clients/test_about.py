@@ -99,8 +99,9 @@ def test_statistics_move_by_exactly_what_was_sent(door):
     for rows in (1, 3, 8):
         door.identity(row(1.0, 2.0).repeat(rows, axis=0), "FP32")
     eventually(
-        lambda: counted(door.statistics("identity_fp32"), "success")
-        >= counted(before, "success") + 3,
+        lambda: (
+            counted(door.statistics("identity_fp32"), "success") >= counted(before, "success") + 3
+        ),
         "three successes are counted",
     )
 

@@ -27,7 +27,7 @@ def sample(datatype):
         return np.array([[True, False, True, True], [False, False, False, True]])
     if datatype == "BYTES":
         # Empty, not ASCII, with a NUL, and longer than one byte of length can say.
-        texts = [["", "naïve 日本 🙂", "a\0b", "x" * 300], ["", "", "\n\"\\", "end"]]
+        texts = [["", "naïve 日本 🙂", "a\0b", "x" * 300], ["", "", '\n"\\', "end"]]
         return np.array([[text.encode() for text in texts_of] for texts_of in texts], np.object_)
     if datatype == "BF16":
         # float32 in the older client, bfloat16 of ml_dtypes in the newer; exact in both.
@@ -227,9 +227,7 @@ def test_grpc_requests_run_side_by_side(grpc):
     answers = [done.get(timeout=PATIENCE_S) for _ in range(20)]
 
     assert [error for _, error in answers if error] == []
-    values = {
-        answer.get_response().id: answer.as_numpy("OUTPUT").item() for answer, _ in answers
-    }
+    values = {answer.get_response().id: answer.as_numpy("OUTPUT").item() for answer, _ in answers}
     assert values == {str(n): n for n in range(20)}
 
 

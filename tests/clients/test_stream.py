@@ -38,9 +38,7 @@ def test_every_request_of_a_stream_is_answered(stream):
     answers = [stream.next() for _ in range(20)]
 
     assert [error for _, error in answers if error] == []
-    values = {
-        answer.get_response().id: answer.as_numpy("OUTPUT").item() for answer, _ in answers
-    }
+    values = {answer.get_response().id: answer.as_numpy("OUTPUT").item() for answer, _ in answers}
     assert values == {str(n): n for n in range(20)}
 
 

@@ -73,7 +73,7 @@ def running(log_path):
         environment = {
             **os.environ,
             "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
-            # Triton's stub sees the packages of the python3 it finds first, whatever PYTHONPATH says.
+            # Triton's stub has the packages of the python3 found first, whatever PYTHONPATH says.
             "PATH": f"{home}/venvs/pytriton/bin:{os.environ['PATH']}",
             "PACELINE_PACKAGES": str(extra),
             "PACELINE_MODELS": str(ROOT / "models"),
