@@ -2,6 +2,7 @@
 
 import queue
 import socket
+import time
 
 import numpy as np
 import pytest
@@ -101,25 +102,40 @@ def slow(door):
 
 
 def test_a_grpc_client_may_set_a_deadline(grpc):
+    # The connection is open by then, so the time goes to the model and to nothing else.
+    assert grpc.client.is_server_live()
+
     with pytest.raises(InferenceServerException) as raised:
-        grpc.client.infer("sim", slow(grpc), client_timeout=0.01)
+        grpc.client.infer("sim", slow(grpc), client_timeout=0.02)
 
     assert grpc.status(raised.value) == "DEADLINE_EXCEEDED"
     assert grpc.client.infer("sim", slow(grpc)).as_numpy("length").item() == 4
 
 
-def test_a_grpc_client_may_cancel(grpc):
+def test_cancelling_one_request_leaves_the_others(grpc):
     done = queue.Queue()
+    assert grpc.client.is_server_live()
 
-    def answered(result, error):
-        done.put((result, error))
+    # The model is busy with the first while the last, which is cancelled, waits with the server.
+    calls = []
+    for n in range(4):
+        calls.append(
+            grpc.client.async_infer(
+                "sim",
+                slow(grpc),
+                lambda result, error, n=n: done.put((n, result, error)),
+            )
+        )
+    time.sleep(0.02)
+    calls[3].cancel()
+    answers = {
+        n: (result, error) for n, result, error in (done.get(timeout=PATIENCE_S) for _ in calls)
+    }
 
-    call = grpc.client.async_infer("sim", slow(grpc), answered)
-    call.cancel()
-
-    result, error = done.get(timeout=PATIENCE_S)
+    result, error = answers.pop(3)
     assert result is None
     assert grpc.status(error) == "CANCELLED"
+    assert [result.as_numpy("length").item() for result, _ in answers.values()] == [4, 4, 4]
     assert grpc.client.infer("sim", slow(grpc)).as_numpy("length").item() == 4
 
 
