@@ -21,16 +21,24 @@ esac
 
 config=$PWD/paceline.toml
 cat >"$config" <<CONFIG
-[[models]]
-name = "$MODEL"
+[server]
+listen = "127.0.0.1:$PORT"
+# Only this model, so that every peer serves one.
+model_repository = ""
+
+[models.$MODEL]
 backend = "simulated"
 
-[models.simulated]
-answer = "length"
-batch_ms = $curve_ms
+[models.$MODEL.simulated]
+input = "input"
+output = "length"
+dtype = "UINT8"
+answer = "count"
+curve = $curve_ms
 
-[models.batch]
+[models.$MODEL.batch]
 max_items = $MAXB
-max_wait_ms = $WAIT_MS
+max_wait = "${WAIT_MS}ms"
+queue_items = 4096
 CONFIG
-exec "$binary" serve --listen "127.0.0.1:$PORT" --simulated --config "$config"
+exec "$binary" serve --config "$config"

@@ -65,7 +65,7 @@ pub enum Answer {
     /// Its input.
     #[default]
     Identity,
-    /// How many elements each row of its input has, as `INT64`; bytes for `BYTES`.
+    /// How many elements each row of its input has, as `INT32`; bytes for `BYTES`.
     Count,
 }
 
@@ -190,7 +190,7 @@ impl Simulated {
         };
         let output = match settings.answer {
             Answer::Identity => spec(&settings.output, settings.dtype, &[Dim::Any]),
-            Answer::Count => spec(&settings.output, DType::I64, &[Dim::Fixed(1)]),
+            Answer::Count => spec(&settings.output, DType::I32, &[Dim::Fixed(1)]),
         };
         let signature = Signature {
             inputs: vec![spec(&settings.input, settings.dtype, &[Dim::Any])],
@@ -254,13 +254,17 @@ fn counts(input: &Tensor, rows: usize) -> Result<Tensor, BackendError> {
     let per_row = input.n_elements() / rows.max(1);
     let counts: Vec<u8> = if input.dtype() == DType::Bytes {
         let sizes: Vec<usize> = input.byte_elements().map(<[u8]>::len).collect();
-        let rows = sizes.chunks(per_row.max(1)).map(|row| row.iter().sum::<usize>() as u64);
-        rows.flat_map(u64::to_le_bytes).collect()
+        let rows = sizes.chunks(per_row.max(1)).map(|row| as_i32(row.iter().sum()));
+        rows.flat_map(i32::to_le_bytes).collect()
     } else {
-        std::iter::repeat_n(per_row as u64, rows).flat_map(u64::to_le_bytes).collect()
+        std::iter::repeat_n(as_i32(per_row), rows).flat_map(i32::to_le_bytes).collect()
     };
-    Tensor::build(DType::I64, [rows, 1].as_slice().into(), counts.into())
+    Tensor::build(DType::I32, [rows, 1].as_slice().into(), counts.into())
         .map_err(|error| BackendError::Failed(error.to_string()))
+}
+
+fn as_i32(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// Lets time pass.
@@ -409,7 +413,7 @@ mod tests {
 
         let outputs = model.run(&Call { inputs: &[input], rows: 2 }).unwrap();
 
-        assert_eq!(outputs.tensors[0].data()[..], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(outputs.tensors[0].data()[..], [2, 0, 0, 0, 3, 0, 0, 0]);
     }
 
     #[test]

@@ -52,23 +52,23 @@ pub(crate) struct ConfigArgs {
     /// Configuration file; without one, the defaults serve the models of ./models
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Set one key over file and environment, for example --set models.echo.batch.max_wait=5ms
+    /// Set one key over file and environment, for example `--set models.echo.batch.max_wait=5ms`
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Folder of models; the same as --set server.model_repository=DIR
+    /// Folder of models; the same as `--set server.model_repository=DIR`
     #[arg(long, value_name = "DIR")]
     pub(crate) model_repository: Option<PathBuf>,
 }
 
 /// Serve models.
 ///
-/// Settings come from the defaults, the file, the environment (PACELINE__SECTION__KEY) and the
+/// Settings come from the defaults, the file, the environment (`PACELINE__SECTION__KEY`) and the
 /// command line, each over the one before.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Address for HTTP; the same as --set server.listen=ADDRESS
+    /// Address for HTTP; the same as `--set server.listen=ADDRESS`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
     /// Print the merged configuration and exit

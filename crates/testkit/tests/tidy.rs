@@ -1,0 +1,117 @@
+//! Rules that no compiler keeps: which crate may use which, what every file begins with, and which
+//! files know no clock.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Which of our crates each may use. A crate that is not here may use none.
+const EDGES: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("batch", &["types"]),
+    ("backend", &["batch", "types"]),
+    ("backend-onnx", &["backend", "types"]),
+    ("backend-python", &["backend", "types"]),
+    ("backend-remote", &["backend", "types"]),
+    ("audio", &["batch", "types"]),
+    ("pipeline", &["audio", "backend", "batch", "types"]),
+    ("ingest", &["pipeline", "batch", "types"]),
+    ("api", &["pipeline", "batch", "types"]),
+    (
+        "server",
+        &[
+            "api",
+            "audio",
+            "backend",
+            "backend-onnx",
+            "backend-python",
+            "backend-remote",
+            "batch",
+            "ingest",
+            "pipeline",
+            "types",
+        ],
+    ),
+    ("cli", &["api", "batch", "server", "types"]),
+    ("testkit", &[]),
+];
+
+/// Files that decide and never wait.
+const PURE: &[&str] = &[
+    "batch/src/buckets.rs",
+    "batch/src/fair.rs",
+    "batch/src/gaps.rs",
+    "batch/src/lane.rs",
+    "batch/src/latency.rs",
+    "batch/src/limits.rs",
+    "batch/src/policy.rs",
+    "batch/src/queue.rs",
+    "batch/src/scheduler.rs",
+    "batch/src/settings.rs",
+    "batch/src/slot.rs",
+    "batch/src/sorted.rs",
+    "batch/src/stats.rs",
+];
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.ends_with("generated") {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn crates_use_only_crates_to_their_right() {
+    let allowed: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for entry in fs::read_dir(crates()).expect("the crates").flatten() {
+        let name = entry.file_name().into_string().expect("a plain name");
+        let manifest = fs::read_to_string(entry.path().join("Cargo.toml")).expect("a manifest");
+        let manifest: toml::Table = manifest.parse().expect("TOML");
+        let used = manifest["dependencies"].as_table().expect("a table").keys();
+        for used in used.filter_map(|name| name.strip_prefix("paceline-")) {
+            if !allowed.get(&*name).is_some_and(|allowed| allowed.contains(&used)) {
+                wrong.push(format!("{name} uses {used}"));
+            }
+        }
+    }
+
+    assert!(wrong.is_empty(), "not in the picture of ARCHITECTURE.md: {wrong:?}");
+}
+
+#[test]
+fn every_file_says_what_it_is() {
+    let mut files = Vec::new();
+    rust_files(&crates(), &mut files);
+    let silent: Vec<_> = files
+        .iter()
+        .filter(|path| !fs::read_to_string(path).expect("text").starts_with("//!"))
+        .collect();
+
+    assert!(files.len() > 50, "the files are found");
+    assert!(silent.is_empty(), "these do not begin with `//!`: {silent:?}");
+}
+
+#[test]
+fn what_decides_knows_no_clock() {
+    for path in PURE {
+        let text = fs::read_to_string(crates().join(path)).expect("a pure file");
+        for banned in ["tokio", "Instant", "SystemTime", "std::sync"] {
+            // Documentation may name what drives a pure file.
+            let names_it =
+                |line: &&str| line.contains(banned) && !line.trim_start().starts_with("//");
+            let line = text.lines().find(names_it);
+            assert_eq!(line, None, "{path} names {banned}");
+        }
+    }
+}
