@@ -16,9 +16,9 @@ async fn a_timeout_fires_on_time_while_every_device_is_busy() {
     let sooner = batcher.try_submit(2, &within(100)).unwrap();
 
     assert!(matches!(sooner.await, Err(Failure::Expired)));
-    assert!(began.elapsed() - millis(100) <= millis(5), "{:?}", began.elapsed());
+    assert!((millis(100)..=millis(105)).contains(&began.elapsed()), "{:?}", began.elapsed());
     assert!(matches!(late.await, Err(Failure::Expired)));
-    assert!(began.elapsed() - millis(250) <= millis(5), "{:?}", began.elapsed());
+    assert!((millis(250)..=millis(255)).contains(&began.elapsed()), "{:?}", began.elapsed());
     assert_eq!(batcher.stats().items_dropped(Dropped::Expired), 2);
 }
 
