@@ -1,5 +1,6 @@
 //! The HTTP door: the Open Inference Protocol, and two plain endpoints for people.
 
+mod control;
 mod error;
 mod health;
 mod infer;
@@ -15,20 +16,28 @@ use axum::{
     extract::DefaultBodyLimit,
     routing::{get, post},
 };
-use paceline_pipeline::Models;
+use paceline_pipeline::{Control, Models};
 
 pub use error::ApiError;
 pub use serve::{ServeLimits, serve};
 
 /// What every handler can reach.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct App {
     /// What is served.
     pub models: Arc<Models>,
     /// Whether the server as a whole can answer.
     pub readiness: Arc<Readiness>,
+    /// Who loads and unloads models.
+    pub control: Arc<dyn Control>,
     /// Largest request body in bytes.
     pub max_body: usize,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("models", &self.models).finish_non_exhaustive()
+    }
 }
 
 /// Whether the server as a whole can answer.
@@ -69,6 +78,8 @@ pub fn router(app: App) -> Router {
         .route("/v2/models/{model}/versions/{version}/stats", get(metadata::statistics))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer))
         .route("/v2/repository/index", post(metadata::repository_index))
+        .route("/v2/repository/models/{model}/load", post(control::load))
+        .route("/v2/repository/models/{model}/unload", post(control::unload))
         .route("/v1/models/{model}/infer", post(plain::infer))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)

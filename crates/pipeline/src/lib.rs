@@ -4,10 +4,12 @@
 //! one way in, whatever the wire.
 
 pub mod adapt;
+mod control;
 mod error;
 mod model;
 mod models;
 
+pub use control::{Answer, Control, ControlError, Known};
 pub use error::InferError;
 pub use model::{
     Ask, Blueprint, Build, Clock, FindRagged, Mode, Model, ModelFacts, ModelStats, OpenError,

@@ -1,6 +1,7 @@
 //! The composition root, as a library: configuration in, a running server out.
 
 pub mod config;
+mod control;
 mod repository;
 mod supervise;
 mod wire;

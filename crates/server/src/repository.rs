@@ -64,10 +64,22 @@ pub fn load(
     names.sort_unstable();
     names.dedup();
     for name in names {
-        let own = configured.get(&name);
-        blueprints.extend(versions(&repository.join(&name), &ModelName::parse(&name)?, own)?);
+        blueprints.push(load_one(repository, &name, configured.get(&name))?);
     }
     Ok(blueprints)
+}
+
+/// One model, from its folder or from the configuration.
+///
+/// # Errors
+///
+/// When there is no such model, or its files are not right.
+pub(crate) fn load_one(
+    repository: &Path,
+    name: &str,
+    configured: Option<&ModelSection>,
+) -> Result<Blueprint, LoadError> {
+    blueprint(&repository.join(name), &ModelName::parse(name)?, configured)
 }
 
 /// The names of the repository's folders; none where there is no repository.
@@ -82,11 +94,11 @@ fn folders(repository: &Path) -> Vec<String> {
 }
 
 /// The latest version of one model.
-fn versions(
+fn blueprint(
     folder: &Path,
     name: &ModelName,
     configured: Option<&ModelSection>,
-) -> Result<Vec<Blueprint>, LoadError> {
+) -> Result<Blueprint, LoadError> {
     let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
     let file = folder.join("model.toml");
     let section = match (fs::read_to_string(&file), configured) {
@@ -120,7 +132,7 @@ fn versions(
         }
     };
     let padding = section.padding.clone().unwrap_or_default();
-    Ok(vec![Blueprint {
+    Ok(Blueprint {
         name: name.to_string(),
         version,
         platform: platform.to_owned(),
@@ -131,7 +143,7 @@ fn versions(
         ragged: Box::new(move |signature| find_ragged(&padding, signature)),
         warm_up_length: section.warm_up_length.unwrap_or(16),
         adapter,
-    }])
+    })
 }
 
 fn simulated_build(settings: simulated::Settings) -> Build {

@@ -34,6 +34,7 @@ pub struct Supervisor {
     stages: JoinSet<StageResult>,
     names: HashMap<Id, String>,
     connections: TaskTracker,
+    clocks: TaskTracker,
     stop_intake: CancellationToken,
     drain_timeout: Duration,
 }
@@ -46,6 +47,7 @@ impl Supervisor {
             stages: JoinSet::new(),
             names: HashMap::new(),
             connections: TaskTracker::new(),
+            clocks: TaskTracker::new(),
             stop_intake: CancellationToken::new(),
             drain_timeout,
         }
@@ -73,6 +75,12 @@ impl Supervisor {
         self.connections.clone()
     }
 
+    /// Where models' clocks are spawned; each ends with its model.
+    #[must_use]
+    pub fn clocks(&self) -> TaskTracker {
+        self.clocks.clone()
+    }
+
     /// Runs until `shutdown` resolves or a stage ends. Then the doors stop taking, connections
     /// finish, `close` closes what is behind the doors, and the stages end.
     ///
@@ -95,6 +103,8 @@ impl Supervisor {
         let drained = timeout(after, async {
             self.connections.wait().await;
             close();
+            self.clocks.close();
+            self.clocks.wait().await;
             while self.next_exit().await.is_some() {}
         })
         .await;

@@ -3,13 +3,13 @@
 use std::{future::Future, net::SocketAddr, sync::Arc};
 
 use paceline_api::http::{self, App, Readiness, ServeLimits};
-use paceline_pipeline::{Blueprint, Model, Models};
+use paceline_pipeline::Models;
 use tokio::net::TcpListener;
 
 use crate::{
     LoadError, RunError, Supervisor,
     config::{Config, ServerSection},
-    repository,
+    control::Repository,
 };
 
 /// A server that is ready to run.
@@ -47,16 +47,25 @@ impl Server {
         let Config { server, models: configured } = config;
         let mut supervisor = Supervisor::new(server.drain_timeout);
         let models = Arc::new(Models::default());
-        for blueprint in repository::load(&server.model_repository, &configured)? {
-            open(blueprint, &models, &mut supervisor).await?;
-        }
+        let repository = Repository::new(
+            server.model_repository,
+            configured,
+            Arc::clone(&models),
+            supervisor.clocks(),
+        );
+        repository.load_all().await?;
         let listener = TcpListener::bind(server.listen).await;
         let listen_error = |error| StartError::Listen { address: server.listen, error };
         let listener = listener.map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
         let readiness = Arc::new(Readiness::default());
         let ServerSection { max_body, max_connections, header_timeout, .. } = server;
-        let app = App { models: Arc::clone(&models), readiness: Arc::clone(&readiness), max_body };
+        let app = App {
+            models: Arc::clone(&models),
+            readiness: Arc::clone(&readiness),
+            control: Arc::new(repository),
+            max_body,
+        };
         let limits = ServeLimits { max_connections, header_timeout };
         let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
         supervisor.stage("http", async move {
@@ -93,41 +102,4 @@ impl Server {
         };
         supervisor.run(shutdown, || models.close()).await
     }
-}
-
-/// Loads one model off the async threads and puts it into service.
-async fn open(
-    blueprint: Blueprint,
-    models: &Models,
-    supervisor: &mut Supervisor,
-) -> Result<(), LoadError> {
-    let (name, version) = (blueprint.name.clone(), blueprint.version);
-    let opened = tokio::task::spawn_blocking(move || Model::open(blueprint)).await;
-    let opened = opened
-        .map_err(|panic| LoadError::Files { name: name.clone(), message: panic.to_string() })?;
-    let (model, clock) =
-        opened.map_err(|error| LoadError::Open { name: name.clone(), version, error })?;
-    let facts = model.facts();
-    if let Some(difference) = facts.warm_up.batch_difference.filter(|difference| 1e-3 < *difference)
-    {
-        tracing::warn!(
-            model = name,
-            version,
-            difference,
-            "answers depend on who shares the batch; is it dynamically quantised?"
-        );
-    }
-    tracing::info!(
-        model = name,
-        version,
-        platform = facts.platform,
-        instances = facts.instances,
-        "ready"
-    );
-    models.replace(&name, vec![model]);
-    supervisor.stage(format!("clock of {name}"), async move {
-        clock.run().await;
-        Ok(())
-    });
-    Ok(())
 }

@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, Method, StatusCode, Uri, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
-use paceline_pipeline::InferError;
+use paceline_pipeline::{ControlError, InferError};
 use paceline_types::ErrorCode;
 use serde::Serialize;
 
@@ -77,6 +77,12 @@ impl From<InferError> for ApiError {
             return Self::new(code, "Internal server error");
         }
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<ControlError> for ApiError {
+    fn from(error: ControlError) -> Self {
+        Self::new(error.code, error.message)
     }
 }
 

@@ -72,5 +72,5 @@ pub(super) async fn all_statistics(State(app): State<App>) -> Json<Statistics> {
 }
 
 pub(super) async fn repository_index(State(app): State<App>) -> Json<Vec<RepositoryEntry>> {
-    Json(repository(&app.models))
+    Json(repository(app.control.known()))
 }

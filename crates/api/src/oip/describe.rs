@@ -1,6 +1,6 @@
 //! What served models say about themselves, in the protocol's words.
 
-use paceline_pipeline::{Mode, Model, Models};
+use paceline_pipeline::{Known, Mode, Model, Models};
 
 use super::{
     config::{Batching, ConfigFacts, InstanceKind, describe},
@@ -93,14 +93,14 @@ pub fn model_statistics(model: &Model) -> ModelStatistics {
     }
 }
 
-/// Every version that is served.
+/// Every model that is known, served or not.
 #[must_use]
-pub fn repository(models: &Models) -> Vec<RepositoryEntry> {
-    let entry = |model: &Model| RepositoryEntry {
-        name: model.facts().name.clone(),
-        version: model.facts().version.to_string(),
-        state: if model.is_ready() { ModelState::Ready } else { ModelState::Unavailable },
-        reason: if model.is_ready() { String::new() } else { "every executor is gone".to_owned() },
+pub fn repository(known: Vec<Known>) -> Vec<RepositoryEntry> {
+    let entry = |known: Known| RepositoryEntry {
+        name: known.name,
+        version: known.version.map(|version| version.to_string()).unwrap_or_default(),
+        state: if known.reason.is_none() { ModelState::Ready } else { ModelState::Unavailable },
+        reason: known.reason.unwrap_or_default(),
     };
-    models.all().iter().map(|model| entry(model)).collect()
+    known.into_iter().map(entry).collect()
 }

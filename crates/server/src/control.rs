@@ -1,0 +1,133 @@
+//! Puts models into service and takes them out, at start and while the server runs.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use paceline_pipeline::{Answer, Blueprint, Control, ControlError, Known, Model, Models};
+use paceline_types::ErrorCode;
+use tokio_util::task::TaskTracker;
+
+use crate::{LoadError, config::ModelSection, repository};
+
+/// The models that are served and where they come from.
+#[derive(Debug)]
+pub(crate) struct Repository {
+    folder: PathBuf,
+    configured: BTreeMap<String, ModelSection>,
+    models: Arc<Models>,
+    clocks: TaskTracker,
+    /// Every model that was ever seen, and why it is not served, if it is not.
+    known: Mutex<BTreeMap<String, Known>>,
+    /// One change at a time: two loads of one model would race for who is last.
+    changing: tokio::sync::Mutex<()>,
+}
+
+impl Repository {
+    pub(crate) fn new(
+        folder: PathBuf,
+        configured: BTreeMap<String, ModelSection>,
+        models: Arc<Models>,
+        clocks: TaskTracker,
+    ) -> Self {
+        Self {
+            folder,
+            configured,
+            models,
+            clocks,
+            known: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Loads every model there is.
+    pub(crate) async fn load_all(&self) -> Result<(), LoadError> {
+        for blueprint in repository::load(&self.folder, &self.configured)? {
+            self.open(blueprint).await?;
+        }
+        Ok(())
+    }
+
+    async fn load_one(&self, name: &str) -> Result<(), LoadError> {
+        let _changing = self.changing.lock().await;
+        let blueprint = repository::load_one(&self.folder, name, self.configured.get(name))?;
+        self.open(blueprint).await
+    }
+
+    /// Loads one model off the async threads and, once it is warm, puts it into service.
+    async fn open(&self, blueprint: Blueprint) -> Result<(), LoadError> {
+        let (name, version) = (blueprint.name.clone(), blueprint.version);
+        let opened = tokio::task::spawn_blocking(move || Model::open(blueprint)).await;
+        let opened = opened
+            .map_err(|panic| LoadError::Files { name: name.clone(), message: panic.to_string() })?;
+        let (model, clock) =
+            opened.map_err(|error| LoadError::Open { name: name.clone(), version, error })?;
+        let facts = model.facts();
+        if let Some(difference) =
+            facts.warm_up.batch_difference.filter(|difference| 1e-3 < *difference)
+        {
+            tracing::warn!(
+                model = name,
+                version,
+                difference,
+                "answers depend on who shares the batch; is it dynamically quantised?"
+            );
+        }
+        tracing::info!(
+            model = name,
+            version,
+            platform = facts.platform,
+            instances = facts.instances,
+            "ready"
+        );
+        self.note(Known { name: name.clone(), version: Some(version), reason: None });
+        self.clocks.spawn(clock.run());
+        self.models.replace(&name, vec![model]);
+        Ok(())
+    }
+
+    fn note(&self, known: Known) {
+        let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(known.name.clone(), known);
+    }
+}
+
+impl Control for Repository {
+    fn load<'a>(&'a self, name: &'a str) -> Answer<'a> {
+        Box::pin(async move {
+            self.load_one(name).await.map_err(|error| {
+                let code = match &error {
+                    LoadError::Name(_) => ErrorCode::NotFound,
+                    LoadError::Files { .. } if self.models.versions(name).is_empty() => {
+                        ErrorCode::NotFound
+                    }
+                    _ => ErrorCode::InvalidInput,
+                };
+                tracing::warn!(model = name, %error, "not loaded");
+                ControlError { code, message: error.to_string() }
+            })
+        })
+    }
+
+    fn unload<'a>(&'a self, name: &'a str) -> Answer<'a> {
+        Box::pin(async move {
+            let _changing = self.changing.lock().await;
+            let version = self.models.versions(name).last().copied();
+            if !self.models.remove(name) {
+                let message = format!("there is no model `{}`", name.escape_default());
+                return Err(ControlError { code: ErrorCode::NotFound, message });
+            }
+            let reason = Some("unloaded".to_owned());
+            self.note(Known { name: name.to_owned(), version, reason });
+            tracing::info!(model = name, "unloaded");
+            Ok(())
+        })
+    }
+
+    fn known(&self) -> Vec<Known> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.values().cloned().collect()
+    }
+}
