@@ -4,7 +4,7 @@
 //! back, and an executor that takes whatever waits), this crate, and two other batching crates.
 //! Closed loop: each submitter waits for its answer before it submits again.
 //!
-//! `cargo bench -p paceline-batch --bench overhead [-- --json] [--only paceline-batch]`
+//! `cargo bench -p paceline-batch --bench overhead [-- --json] [--only paceline-batch] [--submitters 8]`
 
 #![expect(
     clippy::print_stdout,
@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use paceline_batch::{Batcher, Runner, Settings, Tag, from_fn};
+use paceline_batch::{Batcher, Call, Cause, Executor, Reply, Runner, Settings, Tag};
 use tokio::sync::{mpsc, oneshot};
 
 /// Counts allocations, so that a cost per item can be told.
@@ -121,9 +121,8 @@ async fn paceline(n_submitters: u64) -> (f64, f64) {
     let settings = Settings { max_items: Some(MAX_ITEMS), ..Settings::default() };
     let (batcher, timekeeper) =
         Batcher::<u64, u64>::pair(settings.validate().expect("valid settings"));
-    let echo = from_fn(|items| Ok(items.copied().collect::<Vec<u64>>()));
     tokio::spawn(timekeeper.run());
-    tokio::spawn(Runner::new(batcher.attach(), echo).run());
+    tokio::spawn(Runner::new(batcher.attach(), Echo).run());
     measure(n_submitters, move |item| {
         let batcher = batcher.clone();
         async move {
@@ -136,6 +135,17 @@ async fn paceline(n_submitters: u64) -> (f64, f64) {
 
 #[derive(Debug, Clone)]
 struct Echo;
+
+impl Executor<u64, u64> for Echo {
+    async fn execute(
+        &mut self,
+        call: &Call<'_, u64, u64>,
+        replies: &mut Vec<Reply<u64>>,
+    ) -> Result<(), Cause> {
+        replies.extend(call.riders().map(|rider| Reply::ok(rider.id, *rider.item)));
+        Ok(())
+    }
+}
 
 impl batch_aint_one::Processor for Echo {
     type Key = ();
@@ -193,9 +203,11 @@ fn main() {
         .build()
         .expect("a runtime can be built");
     let mut rows = Vec::new();
-    let only = std::env::args().skip_while(|argument| argument != "--only").nth(1);
+    let value_of = |flag: &str| std::env::args().skip_while(|argument| argument != flag).nth(1);
+    let only = value_of("--only");
+    let submitters = value_of("--submitters").and_then(|number| number.parse().ok());
     let is_wanted = |name: &str| only.as_deref().is_none_or(|only| only == name);
-    for n_submitters in [1, 8, 64] {
+    for n_submitters in submitters.map_or(vec![1, 8, 64], |n| vec![n]) {
         let mut row = |name, (nanos, allocations): (f64, f64)| {
             rows.push((n_submitters, name, nanos, allocations));
         };

@@ -65,6 +65,8 @@ impl Curve {
     const HALF_LIFE: u32 = 512;
     /// A new sample counts at least this much, so that the curve follows a device that changes.
     const MIN_WEIGHT: f32 = 1.0 / 16.0;
+    /// Nanoseconds. Nobody waits to save this, and no deadline is missed by it.
+    const NEGLIGIBLE: f32 = 20_000.0;
     /// A sample counts as at most this many times the mean: one stall is not a slow device.
     const OUTLIER: f32 = 4.0;
 
@@ -115,6 +117,10 @@ impl Curve {
         match self.points.binary_search_by_key(&rows, |point| point.rows) {
             Ok(index) => {
                 let point = &mut self.points[index];
+                // Calls this short decide nothing; once known to be, they are not looked at closely.
+                if took < Self::NEGLIGIBLE && point.mean < Self::NEGLIGIBLE && 16 <= point.n_seen {
+                    return ratio;
+                }
                 let age = now.wrapping_sub(point.seen_at) / Self::HALF_LIFE;
                 point.n_seen = (point.n_seen >> age.min(15)).saturating_add(1);
                 let weight = (1.0 / f32::from(point.n_seen)).max(Self::MIN_WEIGHT);

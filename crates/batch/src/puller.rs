@@ -43,6 +43,7 @@ struct Desk<T, R, S> {
 #[derive(Debug)]
 struct Landed<S> {
     id: FlightId,
+    n_items: usize,
     took: Option<Duration>,
     lanes: Vec<(usize, S)>,
     ended: Moment,
@@ -71,11 +72,11 @@ impl<T, R, S> Puller<T, R, S> {
         let Self { shared, desk } = self;
         let resting = Resting { shared, id: desk.id };
         let mut timer = pin!(None::<Sleep>);
-        let mut has_landed = desk.landed.is_some();
+        let mut has_crowd = desk.landed.as_ref().is_some_and(|landed| 1 < landed.n_items);
         let flight = poll_fn(|context| {
-            // Whoever was just answered may have more. Letting them run first makes a larger batch
-            // and spares them a wake-up.
-            if std::mem::take(&mut has_landed) {
+            // A crowd that was just answered may have more. Letting it run first makes a larger
+            // batch and spares it a wake-up.
+            if std::mem::take(&mut has_crowd) {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -131,9 +132,11 @@ impl<T, R, S> Desk<T, R, S> {
         waker: &Waker,
         resolution: Duration,
     ) -> Step<T, R, S> {
-        let now = shared.now();
+        // A lone item's batch has landed this very moment.
+        let landed = self.landed.as_ref().filter(|landed| landed.n_items == 1);
+        let now = landed.map_or_else(|| shared.now(), |landed| landed.ended);
         let mut state = shared.lock();
-        if let Some(Landed { id, took, lanes, ended }) = self.landed.take() {
+        if let Some(Landed { id, took, lanes, ended, .. }) = self.landed.take() {
             state.scheduler.finish(id, took, lanes, ended);
         }
         state.look_again();
@@ -196,7 +199,7 @@ impl<T, R, S> Drop for Puller<T, R, S> {
     fn drop(&mut self) {
         let abandoned = {
             let mut state = self.shared.lock();
-            if let Some(Landed { id, took, lanes, ended }) = self.desk.landed.take() {
+            if let Some(Landed { id, took, lanes, ended, .. }) = self.desk.landed.take() {
                 state.scheduler.finish(id, took, lanes, ended);
             }
             state.rise(self.desk.id);
@@ -351,13 +354,13 @@ impl<T, R, S> Flight<T, R, S> {
         let n_failed = n_items - self.n_answered;
         self.shared.observer.answered(&self.facts, n_items, n_failed, ended.since(self.started));
         let lanes = self.boarded.iter_mut().filter_map(|boarded| boarded.lane.take()).collect();
-        Some(Landed { id: self.id, took: self.took, lanes, ended })
+        Some(Landed { id: self.id, n_items, took: self.took, lanes, ended })
     }
 }
 
 impl<T, R, S> Drop for Flight<T, R, S> {
     fn drop(&mut self) {
-        let Some(Landed { id, took, lanes, ended }) = self.close() else { return };
+        let Some(Landed { id, took, lanes, ended, .. }) = self.close() else { return };
         let waker = {
             let mut state = self.shared.lock();
             state.scheduler.finish(id, took, lanes, ended);

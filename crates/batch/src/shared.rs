@@ -35,6 +35,10 @@ impl<T, R> Parcel<T, R> {
     }
 }
 
+/// How often the lock is tried before a thread gives way: a few microseconds, which is longer than
+/// it is ever held, and shorter than a sleep and its wake-up.
+const SPINS: u32 = 100;
+
 pub(crate) struct Shared<T, R, S> {
     state: Mutex<State<T, R, S>>,
     epoch: Instant,
@@ -84,6 +88,12 @@ impl<T, R, S> Shared<T, R, S> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State<T, R, S>> {
+        for _ in 0..SPINS {
+            if let Some(state) = self.state.try_lock() {
+                return state;
+            }
+            std::hint::spin_loop();
+        }
         self.state.lock()
     }
 
