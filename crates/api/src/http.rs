@@ -6,6 +6,7 @@ mod health;
 mod infer;
 mod metadata;
 mod plain;
+mod request_id;
 mod serve;
 mod value;
 
@@ -84,5 +85,6 @@ pub fn router(app: App) -> Router {
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
         .layer(DefaultBodyLimit::max(max_body))
+        .layer(axum::middleware::from_fn(request_id::layer))
         .with_state(app)
 }

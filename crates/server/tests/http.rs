@@ -117,6 +117,7 @@ async fn bad_input_gets_a_code_and_a_sentence_and_harms_nobody() {
         let (actual, answer) = server.post(path, &body).await;
         assert_eq!((actual, &answer["code"]), (status, &json!(code)), "{path} {body}: {answer}");
         assert!(answer["error"].as_str().unwrap().contains(words), "{path} {body}: {answer}");
+        assert_eq!(answer["request_id"].as_str().unwrap().len(), 16, "{answer}");
     }
     let (status, answer) = server.request("POST", plain, b"{".to_vec()).await;
     assert_eq!(status, 400);

@@ -20,11 +20,32 @@ pub struct ApiError {
     message: String,
 }
 
+/// What an error response is made of. It is written once the request's id is known.
+#[derive(Debug, Clone)]
+pub(super) struct ErrorFacts {
+    code: ErrorCode,
+    status: StatusCode,
+    message: String,
+}
+
 /// As written. `error` is what clients of the protocol read.
 #[derive(Debug, Serialize)]
 struct Body<'a> {
     error: &'a str,
     code: &'static str,
+    request_id: &'a str,
+}
+
+impl ErrorFacts {
+    /// The response, for the request with this id.
+    pub(super) fn respond(self, request_id: &str) -> Response {
+        let body = Body { error: &self.message, code: self.code.as_str(), request_id };
+        let mut response = (self.status, Json(body)).into_response();
+        if self.code == ErrorCode::Overloaded {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
 }
 
 impl ApiError {
@@ -59,11 +80,9 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = Json(Body { error: &self.message, code: self.code.as_str() });
-        let mut response = (self.status, body).into_response();
-        if self.code == ErrorCode::Overloaded {
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
+        let Self { code, status, message } = self;
+        let mut response = status.into_response();
+        response.extensions_mut().insert(ErrorFacts { code, status, message });
         response
     }
 }

@@ -1,0 +1,61 @@
+//! Every request has an id: the client's own where it sent one, else one made here. It is in the
+//! answer's header, and in the body of every error, so that a person can quote it.
+
+use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher as _,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::{
+    extract::Request,
+    http::{HeaderName, HeaderValue},
+    middleware::Next,
+    response::Response,
+};
+
+use super::error::ErrorFacts;
+
+static HEADER: HeaderName = HeaderName::from_static("x-request-id");
+/// W3C trace context: taken in and passed on, so that both ends of a call can be found.
+static TRACE: HeaderName = HeaderName::from_static("traceparent");
+
+/// Longest id that is taken from a client.
+const MAX_LENGTH: usize = 128;
+
+/// Numbers that begin somewhere else in every process, so that two servers' ids differ.
+static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::new().hash_one(0)));
+
+/// Gives each request its id, and writes errors.
+pub(super) async fn layer(request: Request, next: Next) -> Response {
+    let own = request.headers().get(&HEADER).filter(|id| is_plain(id)).cloned();
+    let trace = request.headers().get(&TRACE).filter(|trace| is_plain(trace)).cloned();
+    let mut response = next.run(request).await;
+    let id = own.unwrap_or_else(fresh);
+    if let Some(facts) = response.extensions_mut().remove::<ErrorFacts>() {
+        response = facts.respond(id.to_str().unwrap_or_default());
+    }
+    response.headers_mut().insert(HEADER.clone(), id);
+    if let Some(trace) = trace {
+        response.headers_mut().insert(TRACE.clone(), trace);
+    }
+    response
+}
+
+/// An id that no other request of this process has.
+fn fresh() -> HeaderValue {
+    // Multiplying by an odd number spreads neighbours apart and keeps them distinct.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let text = format!("{number:016x}");
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown"))
+}
+
+/// Whether a value may stand in a log line and in JSON as it is.
+fn is_plain(value: &HeaderValue) -> bool {
+    let bytes = value.as_bytes();
+    let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
+    (1..=MAX_LENGTH).contains(&bytes.len()) && bytes.iter().all(is_allowed)
+}
