@@ -1,0 +1,135 @@
+//! Models as they are served: their modes, what may share a call, and when they are ready.
+
+use std::{sync::Arc, time::Duration};
+
+use paceline_backend::{Backend, Ragged, Simulated, simulated};
+use paceline_batch::{FireReason, Settings};
+use paceline_pipeline::{Ask, Blueprint, InferError, Mode, Model, Models};
+use paceline_types::{ErrorCode, Tensor};
+use smallvec::smallvec;
+
+fn blueprint(simulated: simulated::Settings) -> Blueprint {
+    Blueprint {
+        name: "m".to_owned(),
+        version: 1,
+        platform: "paceline_simulated".to_owned(),
+        mode: Mode::Batch,
+        batch: Settings::default(),
+        instances: 1,
+        build: Arc::new(move |instance| {
+            let model = Simulated::build(simulated.clone(), instance as u64).unwrap();
+            Ok(Box::new(model) as Box<dyn Backend>)
+        }),
+        ragged: Box::new(|_| Ok(Ragged::default())),
+        warm_up_length: 4,
+        adapter: None,
+    }
+}
+
+fn taking(millis: u64) -> simulated::Settings {
+    simulated::Settings { delay: Duration::from_millis(millis), ..simulated::Settings::default() }
+}
+
+fn open(blueprint: Blueprint) -> Arc<Model> {
+    let (model, clock) = Model::open(blueprint).unwrap();
+    tokio::spawn(clock.run());
+    model
+}
+
+fn ask(length: usize) -> Ask {
+    let values = vec![1.0; length];
+    Ask { inputs: smallvec![Tensor::from_f32(&[1, length], &values).unwrap()], ..Ask::default() }
+}
+
+/// Asks all at once; gives how many items shared each one's call.
+async fn shared_by(model: &Arc<Model>, lengths: &[usize]) -> Vec<usize> {
+    let asked: Vec<_> = lengths
+        .iter()
+        .map(|&length| {
+            let model = Arc::clone(model);
+            tokio::spawn(async move { model.infer(ask(length)).await.unwrap().1.items })
+        })
+        .collect();
+    let mut shared = Vec::new();
+    for asked in asked {
+        shared.push(asked.await.unwrap());
+    }
+    shared
+}
+
+#[tokio::test]
+async fn requests_share_calls_and_different_shapes_never_do() {
+    let model = open(blueprint(taking(20)));
+
+    let shared = shared_by(&model, &[2, 2, 2, 3, 3, 2, 2, 3]).await;
+
+    assert!(shared.iter().any(|&items| 1 < items), "{shared:?}");
+    assert!(shared.iter().all(|&items| items <= 5), "five of one shape, three of the other");
+    assert_eq!(model.stats().n_good, 8);
+}
+
+#[tokio::test]
+async fn a_pool_runs_one_by_one_on_all_its_instances() {
+    let model = open(Blueprint { mode: Mode::Pool, instances: 3, ..blueprint(taking(20)) });
+
+    let shared = shared_by(&model, &[2; 9]).await;
+
+    assert_eq!(shared, [1; 9]);
+    assert_eq!(model.batch_stats().batches_fired(FireReason::Full), 9, "nothing waits for company");
+}
+
+#[tokio::test]
+async fn direct_calls_are_never_dropped_for_being_late() {
+    let direct = Blueprint { mode: Mode::Direct, ..blueprint(taking(20)) };
+    let model = open(direct);
+    let late = Ask { timeout: Some(Duration::from_millis(15)), ..ask(2) };
+
+    let (_, ride) = model.infer(late).await.unwrap();
+
+    assert_eq!(ride.items, 1);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_told_before_it_is_queued() {
+    let model = open(blueprint(taking(0)));
+    let wrong =
+        Ask { inputs: smallvec![Tensor::from_f32(&[2], &[1.0, 2.0]).unwrap()], ..Ask::default() };
+
+    let error = model.infer(wrong).await.unwrap_err();
+
+    assert_eq!(error.code(), ErrorCode::InvalidInput);
+    assert_eq!(error.to_string(), "input `INPUT` has shape [-1, -1], but [2] was given");
+    assert_eq!((model.stats().n_failed, model.batch_stats().accepted), (1, 0));
+}
+
+#[tokio::test]
+async fn a_failing_model_says_so_in_its_own_words_and_stays_ready() {
+    let model = open(blueprint(simulated::Settings { failure_rate: 1.0, ..taking(0) }));
+
+    let error = model.infer(ask(1)).await.unwrap_err();
+
+    assert_eq!(error.code(), ErrorCode::ModelFailed);
+    assert_eq!(error.to_string(), "the model failed: Unexpected inference failure");
+    assert!(model.is_ready());
+}
+
+#[tokio::test]
+async fn replacing_a_model_answers_what_the_old_one_accepted() {
+    let models = Models::default();
+    models.replace("m", vec![open(blueprint(taking(50)))]);
+    let old = models.find("m", None).unwrap();
+    let under_way = tokio::spawn(async move { old.infer(ask(1)).await });
+    while models.find("m", None).unwrap().batch_stats().accepted == 0 {
+        tokio::task::yield_now().await;
+    }
+
+    models.replace("m", vec![open(Blueprint { version: 2, ..blueprint(taking(0)) })]);
+
+    assert_eq!(models.versions("m"), [2]);
+    assert!(matches!(
+        models.find("m", Some(1)),
+        Err(InferError::UnknownVersion { version: 1, .. })
+    ));
+    under_way.await.unwrap().unwrap();
+    assert!(models.find("m", None).unwrap().infer(ask(1)).await.is_ok());
+}
