@@ -4,6 +4,7 @@ pub mod config;
 mod control;
 mod repository;
 mod supervise;
+mod triton;
 mod wire;
 
 pub use repository::{LoadError, load};

@@ -1,6 +1,7 @@
 //! From a model's settings and files to what is needed to serve it.
 //!
-//! A model is a folder: `model.toml`, and its files in folders named by version number.
+//! A model is a folder: `model.toml` (or a Triton `config.pbtxt`), and its files in folders named by
+//! version number.
 
 use std::{
     collections::BTreeMap,
@@ -9,14 +10,18 @@ use std::{
     sync::Arc,
 };
 
+use paceline_api::oip::pbtxt;
 use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
 use paceline_backend_onnx::{Engine, OnnxBackend, OnnxOptions, StateLink};
 use paceline_pipeline::{Blueprint, Build, ModelName, NameError, OpenError, adapt};
 use paceline_types::{DType, Signature};
 
-use crate::config::{
-    BackendName, EngineName, ModelSection, OnnxSection, PaddingSection,
-    load::{ConfigError, check},
+use crate::{
+    config::{
+        BackendName, EngineName, ModelSection, OnnxSection, PaddingSection,
+        load::{ConfigError, check},
+    },
+    triton,
 };
 
 /// A model that cannot be served, and why.
@@ -100,16 +105,9 @@ fn blueprint(
     configured: Option<&ModelSection>,
 ) -> Result<Blueprint, LoadError> {
     let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
-    let file = folder.join("model.toml");
-    let section = match (fs::read_to_string(&file), configured) {
-        (Ok(text), None) => check(&text, &file.display().to_string())?,
-        (_, Some(configured)) => configured.clone(),
-        (Err(error), None) => {
-            return Err(wrong(format!(
-                "cannot read {}: {error}; a model folder needs a model.toml",
-                file.display()
-            )));
-        }
+    let section = match configured {
+        Some(configured) => configured.clone(),
+        None => read_section(folder, name)?,
     };
     let adapter = section.adapter.as_deref().map(|name| adapt::open(name, folder)).transpose();
     let adapter = adapter.map_err(|error| wrong(error.to_string()))?;
@@ -144,6 +142,21 @@ fn blueprint(
         warm_up_length: section.warm_up_length.unwrap_or(16),
         adapter,
     })
+}
+
+/// A folder's own settings: its `model.toml`, or a Triton `config.pbtxt`.
+fn read_section(folder: &Path, name: &ModelName) -> Result<ModelSection, LoadError> {
+    let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
+    let (own, triton) = (folder.join("model.toml"), folder.join("config.pbtxt"));
+    if let Ok(text) = fs::read_to_string(&own) {
+        return Ok(check(&text, &own.display().to_string())?);
+    }
+    let text = fs::read_to_string(&triton).map_err(|_| {
+        wrong(format!("{} has neither a model.toml nor a config.pbtxt", folder.display()))
+    })?;
+    let place = |message: String| wrong(format!("{}: {message}", triton.display()));
+    let config = pbtxt::parse(&text).map_err(|error| place(error.to_string()))?;
+    triton::section(&config).map_err(place)
 }
 
 fn simulated_build(settings: simulated::Settings) -> Build {

@@ -1,0 +1,190 @@
+//! A Triton model folder as it is: `config.pbtxt` in our own words.
+//!
+//! What is understood is honoured; what is not is refused by its name, never ignored: a setting
+//! that silently does nothing is worse than one that is not there.
+
+use std::time::Duration;
+
+use paceline_api::oip::proto::{
+    ModelConfig, ModelDynamicBatching, ModelInstanceGroup, ModelQueuePolicy,
+    model_config::SchedulingChoice, model_instance_group::Kind, model_version_policy::PolicyChoice,
+};
+use paceline_batch::Settings;
+
+use crate::config::{BackendName, ModelSection, OnnxSection};
+
+/// Turns a Triton configuration into a model's section.
+///
+/// # Errors
+///
+/// Names the first field that is not supported, and what to do about it.
+pub(crate) fn section(config: &ModelConfig) -> Result<ModelSection, String> {
+    let engine = (config.backend.as_str(), config.platform.as_str());
+    if !matches!(engine, ("onnxruntime", _) | (_, "onnxruntime_onnx")) {
+        return Err(format!(
+            "backend `{}`, platform `{}` is not supported; `onnxruntime` is",
+            config.backend, config.platform
+        ));
+    }
+    refuse_unsupported(config)?;
+    let max_items = usize::try_from(config.max_batch_size).map_err(|_| {
+        format!("max_batch_size is {}; it must not be negative", config.max_batch_size)
+    })?;
+    let mut batch = Settings {
+        max_items: (0 < max_items).then_some(max_items),
+        // Without a delay of its own, a batch leaves as soon as a device is free.
+        max_wait: Some(Duration::ZERO),
+        ..Settings::default()
+    };
+    match &config.scheduling_choice {
+        None => {}
+        Some(SchedulingChoice::DynamicBatching(dynamic)) => dynamic_batching(dynamic, &mut batch)?,
+        Some(SchedulingChoice::SequenceBatching(_)) => {
+            return Err(unsupported("sequence_batching"));
+        }
+        Some(SchedulingChoice::EnsembleScheduling(_)) => {
+            return Err(unsupported("ensemble_scheduling"));
+        }
+    }
+    Ok(ModelSection {
+        backend: Some(BackendName::Onnx),
+        instances: Some(instances(&config.instance_group)?),
+        batch,
+        onnx: Some(OnnxSection { batched: Some(0 < max_items), ..OnnxSection::default() }),
+        ..ModelSection::default()
+    })
+}
+
+fn unsupported(field: &str) -> String {
+    format!("`{field}` is not supported; take it out, or keep this model on another server")
+}
+
+/// Refuses every field that would change something and does not here.
+fn refuse_unsupported(config: &ModelConfig) -> Result<(), String> {
+    let is_cached = config.response_cache.as_ref().is_some_and(|cache| cache.enable);
+    let is_decoupled =
+        config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
+    let policy = config.version_policy.as_ref().and_then(|policy| policy.policy_choice.as_ref());
+    let is_latest = match policy {
+        None => true,
+        Some(PolicyChoice::Latest(latest)) => latest.num_versions <= 1,
+        Some(_) => false,
+    };
+    for (field, is_set) in [
+        ("version_policy (other than the latest one)", !is_latest),
+        ("batch_input", !config.batch_input.is_empty()),
+        ("batch_output", !config.batch_output.is_empty()),
+        ("optimization", config.optimization.is_some()),
+        ("default_model_filename", !matches!(&*config.default_model_filename, "" | "model.onnx")),
+        ("cc_model_filenames", !config.cc_model_filenames.is_empty()),
+        ("parameters", !config.parameters.is_empty()),
+        ("model_warmup", !config.model_warmup.is_empty()),
+        ("model_operations", config.model_operations.is_some()),
+        ("model_transaction_policy.decoupled", is_decoupled),
+        ("model_repository_agents", config.model_repository_agents.is_some()),
+        ("response_cache", is_cached),
+    ] {
+        if is_set {
+            return Err(unsupported(field));
+        }
+    }
+    Ok(())
+}
+
+fn dynamic_batching(dynamic: &ModelDynamicBatching, batch: &mut Settings) -> Result<(), String> {
+    for (field, is_set) in [
+        ("dynamic_batching.preferred_batch_size", !dynamic.preferred_batch_size.is_empty()),
+        ("dynamic_batching.preserve_ordering", dynamic.preserve_ordering),
+        ("dynamic_batching.priority_queue_policy", !dynamic.priority_queue_policy.is_empty()),
+        ("dynamic_batching.priority_levels above 7", 7 < dynamic.priority_levels),
+    ] {
+        if is_set {
+            return Err(unsupported(field));
+        }
+    }
+    batch.max_wait = Some(Duration::from_micros(dynamic.max_queue_delay_microseconds));
+    if let Some(policy) = &dynamic.default_queue_policy {
+        queue_policy(policy, batch)?;
+    }
+    Ok(())
+}
+
+fn queue_policy(policy: &ModelQueuePolicy, batch: &mut Settings) -> Result<(), String> {
+    if policy.timeout_action != 0 {
+        return Err(unsupported("dynamic_batching.default_queue_policy.timeout_action: DELAY"));
+    }
+    if 0 < policy.default_timeout_microseconds {
+        batch.timeout = Some(Duration::from_micros(policy.default_timeout_microseconds));
+    }
+    if 0 < policy.max_queue_size {
+        batch.queue_items = Some(policy.max_queue_size as usize);
+    }
+    Ok(())
+}
+
+/// How many instances all groups together have.
+fn instances(groups: &[ModelInstanceGroup]) -> Result<usize, String> {
+    let mut total = 0;
+    for group in groups {
+        if group.kind() == Kind::Gpu || !group.gpus.is_empty() {
+            return Err(unsupported("instance_group.kind: KIND_GPU"));
+        }
+        if group.rate_limiter.is_some() {
+            return Err(unsupported("instance_group.rate_limiter"));
+        }
+        if group.passive || !group.secondary_devices.is_empty() || !group.host_policy.is_empty() {
+            return Err(unsupported("instance_group (passive, secondary_devices, host_policy)"));
+        }
+        total += usize::try_from(group.count.max(1)).unwrap_or(1);
+    }
+    Ok(total.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use paceline_api::oip::pbtxt::parse;
+
+    fn read(text: &str) -> Result<ModelSection, String> {
+        section(&parse(&format!("platform: \"onnxruntime_onnx\" {text}")).unwrap())
+    }
+
+    #[test]
+    fn what_is_understood_is_honoured() {
+        let section = read(
+            "max_batch_size: 32
+             dynamic_batching {
+               max_queue_delay_microseconds: 1500
+               default_queue_policy { default_timeout_microseconds: 90000 max_queue_size: 64 }
+             }
+             instance_group [ { count: 2 kind: KIND_CPU }, { count: 1 } ]",
+        )
+        .unwrap();
+
+        assert_eq!(section.batch.max_items, Some(32));
+        assert_eq!(section.batch.max_wait, Some(Duration::from_micros(1500)));
+        assert_eq!(section.batch.timeout, Some(Duration::from_millis(90)));
+        assert_eq!(section.batch.queue_items, Some(64));
+        assert_eq!(section.instances, Some(3));
+        section.batch.validate().unwrap();
+    }
+
+    #[test]
+    fn what_is_not_is_refused_by_name() {
+        for (text, field) in [
+            ("dynamic_batching { preferred_batch_size: [4] }", "preferred_batch_size"),
+            ("sequence_batching { }", "sequence_batching"),
+            ("ensemble_scheduling { }", "ensemble_scheduling"),
+            ("instance_group [ { kind: KIND_GPU } ]", "KIND_GPU"),
+            ("response_cache { enable: true }", "response_cache"),
+            ("optimization { graph { level: 1 } }", "optimization"),
+            ("version_policy { all { } }", "version_policy"),
+            ("model_transaction_policy { decoupled: true }", "decoupled"),
+        ] {
+            let refused = read(text).unwrap_err();
+            assert!(refused.contains(field), "{text}: {refused}");
+        }
+        let other = section(&parse("backend: \"python\"").unwrap()).unwrap_err();
+        assert!(other.starts_with("backend `python`"), "{other}");
+    }
+}
