@@ -1,7 +1,7 @@
 //! Errors as clients see them: a code and a sentence, and what that code is on each wire.
 
 use axum::http::StatusCode;
-use paceline_pipeline::{ControlError, InferError};
+use paceline_pipeline::{ControlError, InferError, Model};
 use paceline_types::ErrorCode;
 use tonic::{Code, Status};
 
@@ -20,6 +20,11 @@ impl ApiError {
     /// An error with a code and a sentence for the client.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, status: wire(code).0, message: message.into() }
+    }
+
+    /// A request that does not suit its model. Clients of many models look for the name.
+    pub(crate) fn about(model: &Model, error: &OipError) -> Self {
+        Self::new(error.code(), format!("model `{}`: {error}", model.facts().name))
     }
 }
 

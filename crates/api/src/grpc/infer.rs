@@ -19,7 +19,9 @@ pub(super) async fn infer(
     deadline: Option<Instant>,
 ) -> Result<ModelInferResponse, ApiError> {
     let model = app.models.find(&message.model_name, parse_version(&message.model_version)?)?;
-    let (mut question, pending) = ask(decode_request(message)?, &model)?;
+    let (mut question, pending) = decode_request(message)
+        .and_then(|request| ask(request, &model))
+        .map_err(|error| ApiError::about(&model, &error))?;
     if let Some(deadline) = deadline {
         let left = deadline.saturating_duration_since(Instant::now());
         question.timeout = Some(question.timeout.map_or(left, |timeout| timeout.min(left)));
