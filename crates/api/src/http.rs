@@ -10,55 +10,17 @@ mod request_id;
 mod serve;
 mod value;
 
-use std::sync::Arc;
-
 use axum::{
     Router,
     extract::DefaultBodyLimit,
     routing::{get, post},
 };
-use paceline_pipeline::{Control, Models};
 
-pub use error::ApiError;
+pub use crate::{
+    app::{App, Readiness},
+    error::ApiError,
+};
 pub use serve::{ServeLimits, serve};
-
-/// What every handler can reach.
-#[derive(Clone)]
-pub struct App {
-    /// What is served.
-    pub models: Arc<Models>,
-    /// Whether the server as a whole can answer.
-    pub readiness: Arc<Readiness>,
-    /// Who loads and unloads models.
-    pub control: Arc<dyn Control>,
-    /// Largest request body in bytes.
-    pub max_body: usize,
-}
-
-impl std::fmt::Debug for App {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("App").field("models", &self.models).finish_non_exhaustive()
-    }
-}
-
-/// Whether the server as a whole can answer.
-#[derive(Debug, Default)]
-pub struct Readiness {
-    is_open: std::sync::atomic::AtomicBool,
-}
-
-impl Readiness {
-    /// Says whether it can.
-    pub fn set(&self, is_open: bool) {
-        self.is_open.store(is_open, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    /// Whether it can.
-    #[must_use]
-    pub fn get(&self) -> bool {
-        self.is_open.load(std::sync::atomic::Ordering::Relaxed)
-    }
-}
 
 /// Every route. Built apart from the listener, so that tests need no port.
 pub fn router(app: App) -> Router {

@@ -71,6 +71,9 @@ pub(crate) struct ServeArgs {
     /// Address for HTTP; the same as `--set server.listen=ADDRESS`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<String>,
+    /// Address for gRPC; the same as `--set server.grpc_listen=ADDRESS`
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) grpc_listen: Option<String>,
     /// Print the merged configuration and exit
     #[arg(long)]
     pub(crate) print_config: bool,

@@ -33,11 +33,13 @@ pub struct Config {
 pub struct ServerSection {
     /// Where HTTP is listened for.
     pub listen: SocketAddr,
+    /// Where gRPC is listened for.
+    pub grpc_listen: SocketAddr,
     /// The folder of models; one that is not there holds none.
     pub model_repository: PathBuf,
-    /// Largest request body in bytes.
+    /// Largest request in bytes: the body over HTTP, the message over gRPC.
     pub max_body: usize,
-    /// Most connections at once.
+    /// Most connections at once, over HTTP and over gRPC each.
     pub max_connections: usize,
     /// Longest a client may take to send a request's head, or the next one on an open connection.
     #[serde(with = "duration")]
@@ -63,6 +65,7 @@ impl Default for ServerSection {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
+            grpc_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8001)),
             model_repository: PathBuf::from("models"),
             max_body: 64 << 20,
             max_connections: 10_000,

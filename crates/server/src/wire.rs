@@ -2,7 +2,11 @@
 
 use std::{future::Future, net::SocketAddr, sync::Arc};
 
-use paceline_api::http::{self, App, Readiness, ServeLimits};
+use paceline_api::{
+    App, Readiness,
+    grpc::{self, DescriptorError},
+    http::{self, ServeLimits},
+};
 use paceline_pipeline::Models;
 use tokio::net::TcpListener;
 
@@ -19,6 +23,7 @@ pub struct Server {
     models: Arc<Models>,
     readiness: Arc<Readiness>,
     address: SocketAddr,
+    grpc_address: SocketAddr,
 }
 
 /// Why a server did not start.
@@ -35,6 +40,9 @@ pub enum StartError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// This program.
+    #[error(transparent)]
+    Descriptors(#[from] DescriptorError),
 }
 
 impl Server {
@@ -54,10 +62,8 @@ impl Server {
             supervisor.clocks(),
         );
         repository.load_all().await?;
-        let listener = TcpListener::bind(server.listen).await;
-        let listen_error = |error| StartError::Listen { address: server.listen, error };
-        let listener = listener.map_err(listen_error)?;
-        let address = listener.local_addr().map_err(listen_error)?;
+        let (http_listener, address) = listen(server.listen).await?;
+        let (grpc_listener, grpc_address) = listen(server.grpc_listen).await?;
         let readiness = Arc::new(Readiness::default());
         let ServerSection { max_body, max_connections, header_timeout, .. } = server;
         let app = App {
@@ -67,19 +73,31 @@ impl Server {
             max_body,
         };
         let limits = ServeLimits { max_connections, header_timeout };
-        let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
-        supervisor.stage("http", async move {
-            http::serve(listener, http::router(app), limits, connections, stop).await;
-            Ok(())
-        });
+        let doors = [
+            ("grpc", grpc_listener, grpc::router(app.clone(), supervisor.stop_intake())?),
+            ("http", http_listener, http::router(app)),
+        ];
+        for (name, listener, router) in doors {
+            let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
+            supervisor.stage(name, async move {
+                http::serve(listener, router, limits, connections, stop).await;
+                Ok(())
+            });
+        }
         readiness.set(true);
-        Ok(Self { supervisor, models, readiness, address })
+        Ok(Self { supervisor, models, readiness, address, grpc_address })
     }
 
     /// Where HTTP is listened for.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Where gRPC is listened for.
+    #[must_use]
+    pub const fn grpc_address(&self) -> SocketAddr {
+        self.grpc_address
     }
 
     /// What is served.
@@ -102,4 +120,12 @@ impl Server {
         };
         supervisor.run(shutdown, || models.close()).await
     }
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listener = TcpListener::bind(address).await;
+    let own = |listener: TcpListener| Ok((listener.local_addr()?, listener));
+    let (own, listener) =
+        listener.and_then(own).map_err(|error| StartError::Listen { address, error })?;
+    Ok((listener, own))
 }

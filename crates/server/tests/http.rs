@@ -17,7 +17,11 @@ struct Running {
 
 /// Starts a server with these settings on a free port, without the repository's models.
 async fn start(sets: &[&str]) -> Running {
-    let own = ["server.listen=127.0.0.1:0", "server.model_repository=none"];
+    let own = [
+        "server.listen=127.0.0.1:0",
+        "server.grpc_listen=127.0.0.1:0",
+        "server.model_repository=none",
+    ];
     let all: Vec<String> = own.iter().chain(sets).map(|set| (*set).to_owned()).collect();
     let server = Server::build(load(None, [], &all).unwrap()).await.unwrap();
     let address = server.address();

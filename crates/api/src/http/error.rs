@@ -6,19 +6,10 @@ use axum::{
     http::{HeaderValue, Method, StatusCode, Uri, header::RETRY_AFTER},
     response::{IntoResponse, Response},
 };
-use paceline_pipeline::{ControlError, InferError};
 use paceline_types::ErrorCode;
 use serde::Serialize;
 
-use crate::oip::OipError;
-
-/// An answer that is an error.
-#[derive(Debug)]
-pub struct ApiError {
-    code: ErrorCode,
-    status: StatusCode,
-    message: String,
-}
+use crate::error::ApiError;
 
 /// What an error response is made of. It is written once the request's id is known.
 #[derive(Debug, Clone)]
@@ -49,29 +40,6 @@ impl ErrorFacts {
 }
 
 impl ApiError {
-    /// An error with a code and a sentence for the client.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, status: status(code), message: message.into() }
-    }
-}
-
-/// The one table from codes to HTTP.
-const fn status(code: ErrorCode) -> StatusCode {
-    match code {
-        ErrorCode::InvalidInput => StatusCode::BAD_REQUEST,
-        ErrorCode::Unauthenticated => StatusCode::UNAUTHORIZED,
-        ErrorCode::Forbidden => StatusCode::FORBIDDEN,
-        ErrorCode::NotFound => StatusCode::NOT_FOUND,
-        ErrorCode::Unsupported => StatusCode::NOT_IMPLEMENTED,
-        ErrorCode::Overloaded | ErrorCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        ErrorCode::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
-        ErrorCode::ModelFailed | ErrorCode::Internal | ErrorCode::Cancelled => {
-            StatusCode::INTERNAL_SERVER_ERROR
-        }
-    }
-}
-
-impl ApiError {
     /// As an entry of a list.
     pub(super) fn to_json(&self) -> serde_json::Value {
         serde_json::json!({ "error": self.message, "code": self.code.as_str() })
@@ -84,30 +52,6 @@ impl IntoResponse for ApiError {
         let mut response = status.into_response();
         response.extensions_mut().insert(ErrorFacts { code, status, message });
         response
-    }
-}
-
-impl From<InferError> for ApiError {
-    fn from(error: InferError) -> Self {
-        let code = error.code();
-        // What is our own fault is logged in full and told in one word.
-        if code == ErrorCode::Internal {
-            tracing::error!(%error, "request failed");
-            return Self::new(code, "Internal server error");
-        }
-        Self::new(code, error.to_string())
-    }
-}
-
-impl From<ControlError> for ApiError {
-    fn from(error: ControlError) -> Self {
-        Self::new(error.code, error.message)
-    }
-}
-
-impl From<OipError> for ApiError {
-    fn from(error: OipError) -> Self {
-        Self::new(error.code(), error.to_string())
     }
 }
 

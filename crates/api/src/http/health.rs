@@ -32,7 +32,7 @@ pub(super) async fn live() -> Json<Live> {
 
 /// Every model is warm, has a living executor, and the server is not draining.
 pub(super) async fn ready(State(app): State<App>) -> (StatusCode, Json<Ready>) {
-    let ready = app.readiness.get() && app.models.all().iter().all(|model| model.is_ready());
+    let ready = app.is_ready();
     (status(ready), Json(Ready { ready }))
 }
 

@@ -25,11 +25,13 @@ pub(super) async fn infer(
     let model = path.find(&app.models)?;
     let header = headers.get(&JSON_LENGTH).map(HeaderValue::as_bytes);
     let version = path.version()?;
-    let mut request = decode_http(path.model, version, header, &body?, model.signature())?;
+    let about = |error| ApiError::about(&model, &error);
+    let mut request =
+        decode_http(path.model, version, header, &body?, model.signature()).map_err(about)?;
     let wanted = std::mem::take(&mut request.outputs);
     let is_binary = request.params.binary_data_output;
     request.outputs.clone_from(&wanted);
-    let (question, pending) = ask(request, &model)?;
+    let (question, pending) = ask(request, &model).map_err(about)?;
     let (outputs, ride) = model.infer(question).await?;
     let encoded = encode_http(&respond(&model, pending, outputs, &ride), &wanted, is_binary)?;
     let mut response = Response::new(Body::empty());

@@ -39,6 +39,9 @@ pub async fn serve(
         .max_buf_size(64 << 10)
         .http2()
         .timer(TokioTimer::new())
+        // Tensors are large: with the default of 64 KiB a client stalls for an answer each time.
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(16 << 20)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20))
         .max_concurrent_streams(1024)

@@ -12,8 +12,12 @@ use crate::{
 };
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
-    let listen = args.listen.iter().map(|address| format!("server.listen={address:?}")).collect();
-    let config = configuration(&args.config, listen)?;
+    let addresses = [("server.listen", &args.listen), ("server.grpc_listen", &args.grpc_listen)];
+    let sets = addresses
+        .into_iter()
+        .filter_map(|(key, address)| Some(format!("{key}={:?}", address.as_ref()?)))
+        .collect();
+    let config = configuration(&args.config, sets)?;
     if args.print_config {
         let text = toml::to_string(&config).context("the configuration cannot be written")?;
         return exit::print(&text);
@@ -24,7 +28,12 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     runtime.block_on(async {
         let server =
             Server::build(config).await.map_err(|error| Failure::Refused(error.to_string()))?;
-        tracing::info!(address = %server.address(), models = server.models().all().len(), "serving");
+        tracing::info!(
+            http = %server.address(),
+            grpc = %server.grpc_address(),
+            models = server.models().all().len(),
+            "serving"
+        );
         let stop = stopped().context("no signals")?;
         Ok(server.run(stop).await.map_err(anyhow::Error::from)?)
     })

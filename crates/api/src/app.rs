@@ -1,0 +1,54 @@
+//! What every door can reach, whichever protocol it speaks.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use paceline_pipeline::{Control, Models};
+
+/// What every handler can reach.
+#[derive(Clone)]
+pub struct App {
+    /// What is served.
+    pub models: Arc<Models>,
+    /// Whether the server as a whole can answer.
+    pub readiness: Arc<Readiness>,
+    /// Who loads and unloads models.
+    pub control: Arc<dyn Control>,
+    /// Largest request in bytes.
+    pub max_body: usize,
+}
+
+impl App {
+    /// Every model is warm, has a living executor, and the server is not draining.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.readiness.get() && self.models.all().iter().all(|model| model.is_ready())
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("models", &self.models).finish_non_exhaustive()
+    }
+}
+
+/// Whether the server as a whole can answer.
+#[derive(Debug, Default)]
+pub struct Readiness {
+    is_open: AtomicBool,
+}
+
+impl Readiness {
+    /// Says whether it can.
+    pub fn set(&self, is_open: bool) {
+        self.is_open.store(is_open, Ordering::Relaxed);
+    }
+
+    /// Whether it can.
+    #[must_use]
+    pub fn get(&self) -> bool {
+        self.is_open.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,131 @@
+//! Many requests in one stream: `ModelStreamInfer`.
+//!
+//! Requests are taken in the order in which they come and answered as they are done. An error is
+//! an answer like any other, unless the client asked for a status; then it is the last one.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
+
+use futures_util::{Stream, StreamExt as _, stream};
+use paceline_types::ErrorCode;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, metadata::MetadataMap};
+
+use super::infer::infer;
+use crate::{
+    ApiError, App,
+    oip::{
+        grpc::encode_stream_error,
+        proto::{
+            InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
+            infer_parameter::ParameterChoice,
+        },
+    },
+};
+
+/// What a client of a stream reads.
+pub(super) type Answers =
+    Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
+
+/// Most requests of one stream that are with the models at once; further ones wait unread, which
+/// slows the client down.
+const MAX_OPEN: usize = 256;
+
+/// How a stream tells its client of errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errors {
+    /// As answers; the stream stays open.
+    Answer,
+    /// As the status that ends the stream.
+    Status,
+}
+
+impl Errors {
+    /// As the client asked.
+    pub(super) fn wanted(metadata: &MetadataMap) -> Self {
+        let value = metadata.get("triton_grpc_error").and_then(|value| value.to_str().ok());
+        if value.is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+            Self::Status
+        } else {
+            Self::Answer
+        }
+    }
+}
+
+/// Answers `requests` until they end or `stop`. What was taken in is answered in either case, and
+/// the last word is why the stream ended.
+pub(super) fn answers<R>(
+    app: App,
+    requests: R,
+    deadline: Option<Instant>,
+    errors: Errors,
+    stop: CancellationToken,
+) -> Answers
+where
+    R: Stream<Item = Result<ModelInferRequest, Status>> + Send + Unpin + 'static,
+{
+    let ending = Arc::new(OnceLock::new());
+    let taken = take(requests, stop, Arc::clone(&ending));
+    let answers = taken.map(move |message| answer(app.clone(), message, deadline, errors));
+    // ORDER: why the stream ended is told after everything that was taken in is answered.
+    let last = stream::once(async move { ending.get().cloned().map(Err) });
+    Box::pin(answers.buffer_unordered(MAX_OPEN).chain(last.filter_map(std::future::ready)))
+}
+
+/// The requests, until they end by themselves, break off, or are stopped.
+fn take<R>(
+    requests: R,
+    stop: CancellationToken,
+    ending: Arc<OnceLock<Status>>,
+) -> impl Stream<Item = ModelInferRequest> + Send
+where
+    R: Stream<Item = Result<ModelInferRequest, Status>> + Send + Unpin + 'static,
+{
+    stream::unfold((requests, stop, ending), async |(mut requests, stop, ending)| {
+        // CANCEL SAFETY: reading the next request loses nothing when dropped.
+        let next = tokio::select! {
+            biased;
+            () = stop.cancelled() => {
+                let message = "the server is shutting down and takes no more requests";
+                Some(Err(ApiError::new(ErrorCode::Unavailable, message).into()))
+            }
+            next = requests.next() => next,
+        };
+        match next? {
+            Ok(message) => Some((message, (requests, stop, ending))),
+            Err(status) => {
+                ending.get_or_init(|| status);
+                None
+            }
+        }
+    })
+}
+
+async fn answer(
+    app: App,
+    message: ModelInferRequest,
+    deadline: Option<Instant>,
+    errors: Errors,
+) -> Result<ModelStreamInferResponse, Status> {
+    let id = message.id.clone();
+    let mut response = match infer(&app, message, deadline).await {
+        Ok(response) => ModelStreamInferResponse {
+            error_message: String::new(),
+            infer_response: Some(response),
+        },
+        Err(error) if errors == Errors::Status => return Err(error.into()),
+        Err(error) => encode_stream_error(Some(id), error.message),
+    };
+    response.infer_response.iter_mut().for_each(mark_final);
+    Ok(response)
+}
+
+/// Every request has one answer so far, so each answer is the last of its request. An empty one
+/// that only says so is never needed.
+fn mark_final(response: &mut ModelInferResponse) {
+    let value = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+    response.parameters.insert("triton_final_response".to_owned(), value);
+}

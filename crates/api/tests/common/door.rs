@@ -1,0 +1,156 @@
+//! One simulated model `m` behind the gRPC door on a free port.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use paceline_api::{
+    App, Readiness, grpc,
+    http::{ServeLimits, serve},
+    oip::proto::{
+        ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
+        model_infer_request::InferInputTensor,
+    },
+};
+use paceline_backend::{Ragged, Simulated, simulated::Settings};
+use paceline_pipeline::{Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models};
+use paceline_types::ErrorCode;
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tonic::transport::{Channel, Endpoint};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Door {
+    app: App,
+    model: Arc<Model>,
+    channel: Channel,
+    connections: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Door {
+    /// Serves a simulated model that takes one item at a time.
+    pub(crate) async fn open(settings: Settings) -> Self {
+        let (model, clock) = Model::open(blueprint(settings)).unwrap();
+        tokio::spawn(clock.run());
+        let models = Arc::new(Models::default());
+        models.replace("m", vec![Arc::clone(&model)]);
+        let app = App {
+            models,
+            readiness: Arc::new(Readiness::default()),
+            control: Arc::new(OneModel),
+            max_body: 1 << 20,
+        };
+        app.readiness.set(true);
+        let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let limits = ServeLimits { max_connections: 16, header_timeout: PATIENCE };
+        let router = grpc::router(app.clone(), stop.clone()).unwrap();
+        tokio::spawn(serve(listener, router, limits, connections.clone(), stop.clone()));
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        Self { app, model, channel: endpoint.connect().await.unwrap(), connections, stop }
+    }
+
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    pub(crate) fn client(&self) -> GrpcInferenceServiceClient<Channel> {
+        GrpcInferenceServiceClient::new(self.channel())
+    }
+
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.app.readiness
+    }
+
+    /// What the server does when it is told to stop, until the last connection is closed.
+    pub(crate) async fn drain(self) {
+        self.app.readiness.set(false);
+        self.stop.cancel();
+        self.connections.close();
+        timeout(PATIENCE, self.connections.wait()).await.unwrap();
+    }
+}
+
+/// Knows `m`, which is there already.
+struct OneModel;
+
+impl Control for OneModel {
+    fn load<'a>(&'a self, name: &'a str) -> Answer<'a> {
+        Box::pin(async move {
+            if name == "m" {
+                return Ok(());
+            }
+            let message = format!("there is no model `{name}`");
+            Err(ControlError { code: ErrorCode::NotFound, message })
+        })
+    }
+
+    fn unload<'a>(&'a self, name: &'a str) -> Answer<'a> {
+        self.load(name)
+    }
+
+    fn known(&self) -> Vec<Known> {
+        vec![Known { name: "m".to_owned(), version: Some(1), reason: None }]
+    }
+}
+
+/// A model that takes long enough for something to wait behind it.
+pub(crate) fn slow() -> Settings {
+    Settings { delay: Duration::from_millis(200), ..Settings::default() }
+}
+
+/// A request for one row.
+pub(crate) fn ask(id: &str, values: &[f32]) -> ModelInferRequest {
+    let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    ModelInferRequest {
+        model_name: "m".to_owned(),
+        id: id.to_owned(),
+        inputs: vec![InferInputTensor {
+            name: "INPUT".to_owned(),
+            datatype: "FP32".to_owned(),
+            shape: vec![1, i64::try_from(values.len()).unwrap()],
+            ..InferInputTensor::default()
+        }],
+        raw_input_contents: vec![Bytes::from(data)],
+        ..ModelInferRequest::default()
+    }
+}
+
+/// Waits, within bounds, for what another task does in its own time.
+pub(crate) async fn eventually(holds: impl Fn() -> bool) {
+    let wait = async {
+        while !holds() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, wait).await.unwrap();
+}
+
+fn blueprint(settings: Settings) -> Blueprint {
+    Blueprint {
+        name: "m".to_owned(),
+        version: 1,
+        platform: "paceline_simulated".to_owned(),
+        mode: Mode::Batch,
+        batch: paceline_batch::Settings {
+            max_items: Some(1),
+            ..paceline_batch::Settings::default()
+        },
+        instances: 1,
+        build: Arc::new(move |instance| {
+            Ok(Box::new(Simulated::build(settings.clone(), instance as u64).unwrap()))
+        }),
+        ragged: Box::new(|_| Ok(Ragged::default())),
+        warm_up_length: 1,
+        adapter: None,
+    }
+}
