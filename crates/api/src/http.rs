@@ -16,6 +16,8 @@ use axum::{
     routing::{get, post},
 };
 
+use tower_http::{compression::CompressionLayer, decompression::RequestDecompressionLayer};
+
 pub use crate::{
     app::{App, Readiness},
     error::ApiError,
@@ -46,7 +48,10 @@ pub fn router(app: App) -> Router {
         .route("/v1/models/{model}/infer", post(plain::infer))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
+        // The limit is on what a body unpacks to, so a small bomb is no larger than a large body.
         .layer(DefaultBodyLimit::max(max_body))
+        .layer(RequestDecompressionLayer::new())
+        .layer(CompressionLayer::new())
         .layer(axum::middleware::from_fn(request_id::layer))
         .with_state(app)
 }

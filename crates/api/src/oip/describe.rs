@@ -61,7 +61,8 @@ pub fn model_statistics(model: &Model) -> ModelStatistics {
         version: facts.version.to_string(),
         last_inference: 0,
         inference_count: requests.n_rows,
-        execution_count: batches.execution.count(),
+        // Counted when a batch leaves, so that whoever has an answer finds its call counted.
+        execution_count: batches.batch_rows.count(),
         inference_stats: InferStatistics {
             success: span(requests.n_good, requests.total_ns),
             fail: span(requests.n_failed, requests.failed_ns),
