@@ -251,23 +251,3 @@ proptest! {
         prop_assert!((0.0..=1.0).contains(&stats.padding_share()));
     }
 }
-
-#[test]
-fn ten_thousand_keys_used_once_leave_nothing_behind() {
-    let settings = Settings { queue_items: Some(20_000), ..Settings::default() };
-    let mut scheduler: Scheduler<u32> = Scheduler::new(settings.validate().unwrap());
-    let before = format!("{scheduler:?}").len();
-    for round in 0..2 {
-        for number in 0..10_000_u32 {
-            let tag = Tag { key: Key::of(&(round, number)), ..Tag::default() };
-            scheduler.offer(number, &tag, None, Moment::START).unwrap();
-        }
-        while let Next::Batch(batch) = scheduler.next(Moment::START) {
-            scheduler.finish(batch.flight, None, [], Moment::START);
-        }
-    }
-    // Everything the scheduler holds is in its debug form; the table of gaps is always there.
-    let after = format!("{scheduler:?}").len();
-
-    assert!(after < before + 20_000, "{before} bytes before, {after} after");
-}
