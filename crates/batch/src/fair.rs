@@ -136,6 +136,29 @@ mod tests {
     }
 
     #[test]
+    fn a_newcomer_gets_its_share_from_now_on_and_nothing_for_the_past() {
+        let mut fair = Fair::new();
+        let mut standings = vec![Standing::default()];
+        fair.insert(0, standings[0]);
+        let mut served = [0, 0];
+        for turn in 0..120 {
+            if turn == 100 {
+                standings.push(Standing { start: fair.virtual_time(), urgency: 0 });
+                fair.insert(1, standings[1]);
+                served = [0, 0];
+            }
+            let id = fair.first().unwrap();
+            fair.remove(id, standings[id]);
+            fair.serve(standings[id]);
+            served[id] += 1;
+            standings[id].start = standings[id].start.max(fair.virtual_time()) + 1;
+            fair.insert(id, standings[id]);
+        }
+
+        assert!(9 <= served[0], "{served:?}");
+    }
+
+    #[test]
     fn the_most_urgent_goes_first_and_a_newcomer_before_a_debtor() {
         let mut fair = Fair::new();
         fair.insert('a', Standing { start: 0, urgency: 9 });
