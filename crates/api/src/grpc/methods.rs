@@ -34,3 +34,34 @@ pub const METHODS: &[(&str, Needs)] = &[
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", INFER),
     ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", INFER),
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use prost_reflect::DescriptorPool;
+
+    use super::*;
+    use crate::oip::proto;
+
+    #[test]
+    fn every_method_that_is_offered_says_what_it_needs() {
+        let mut offered = BTreeSet::new();
+        for set in [
+            proto::FILE_DESCRIPTOR_SET,
+            tonic_health::pb::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+            tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+        ] {
+            let pool = DescriptorPool::decode(set).unwrap();
+            for service in pool.services() {
+                for method in service.methods() {
+                    offered.insert(format!("/{}/{}", service.full_name(), method.name()));
+                }
+            }
+        }
+        let listed: BTreeSet<_> = METHODS.iter().map(|(path, _)| (*path).to_owned()).collect();
+
+        assert_eq!(offered, listed);
+    }
+}

@@ -31,7 +31,8 @@ pub(super) struct Sight {
     pub(super) read: u64,
     pub(super) written: u64,
     /// Something was read since a request last began or ended, so a next one has begun to come.
-    /// In HTTP/2 there is other talk than requests, and this says nothing.
+    /// In HTTP/2 there is other talk than requests, and this says nothing. Nor does it see what
+    /// came together with the request before; such a connection is idle.
     pub(super) is_sending_head: bool,
     /// The client's side takes no more for now.
     pub(super) is_blocked: bool,
