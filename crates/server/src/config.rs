@@ -3,7 +3,9 @@
 //! Four layers, each over the one before: defaults, a file, the environment, the command line.
 //! [`load`](load::load) puts them together; nothing else reads the environment.
 
+mod access;
 pub mod load;
+mod secret;
 
 use std::{
     collections::BTreeMap,
@@ -16,6 +18,11 @@ use paceline_backend::simulated;
 use paceline_batch::Settings;
 use paceline_pipeline::Mode;
 use serde::{Deserialize, Serialize};
+
+pub use self::{
+    access::{RoleName, TlsSection, TokenSection},
+    secret::Secret,
+};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -35,18 +42,56 @@ pub struct ServerSection {
     pub listen: SocketAddr,
     /// Where gRPC is listened for.
     pub grpc_listen: SocketAddr,
+    /// Where model control and metrics are listened for over HTTP; without it they are served with
+    /// the rest, as far as only this machine, or only those with a token for it, can ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_listen: Option<SocketAddr>,
     /// The folder of models; one that is not there holds none.
     pub model_repository: PathBuf,
     /// Largest request in bytes: the body over HTTP, the message over gRPC.
     pub max_body: usize,
-    /// Most connections at once, over HTTP and over gRPC each.
+    /// Most connections at once, over HTTP and gRPC together; further ones wait.
     pub max_connections: usize,
-    /// Longest a client may take to send a request's head, or the next one on an open connection.
+    /// Most of them from one address (of IPv6: from one /64); further ones are closed. A quarter of
+    /// `max_connections`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_connections_per_address: Option<usize>,
+    /// Longest a client may take for the TLS handshake, for the first request's head, and for each
+    /// further head once it has begun.
     #[serde(with = "duration")]
     pub header_timeout: Duration,
+    /// How long a connection may be open with no request on it.
+    #[serde(with = "duration")]
+    pub idle_timeout: Duration,
+    /// How long a client may neither send a body that is waited for nor read an answer.
+    #[serde(with = "duration")]
+    pub stall_timeout: Duration,
+    /// Most bytes of a request's head.
+    pub max_head: u32,
+    /// Most requests at once on one HTTP/2 connection.
+    pub http2_max_streams: u32,
+    /// How often HTTP/2 clients are asked whether they are still there.
+    #[serde(with = "duration")]
+    pub http2_ping_interval: Duration,
+    /// How long they may take to say so.
+    #[serde(with = "duration")]
+    pub http2_ping_timeout: Duration,
     /// How long open requests and streams may take to finish once the server is told to stop.
     #[serde(with = "duration")]
     pub drain_timeout: Duration,
+    /// Whether those who show no token may ask models, also where others can connect.
+    pub allow_anonymous: bool,
+    /// The names that clients may reach the server by, beside `localhost` and addresses; any, where
+    /// others can connect and this is empty.
+    pub allowed_hosts: Vec<String>,
+    /// The origins whose pages may use the server, beside its own; `*` for all.
+    pub allowed_origins: Vec<String>,
+    /// With what certificate the server shows itself, on every listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsSection>,
+    /// Who may do what; everybody everything, where this is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<TokenSection>,
 }
 
 impl Default for Config {
@@ -66,13 +111,70 @@ impl Default for ServerSection {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
             grpc_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8001)),
+            admin_listen: None,
             model_repository: PathBuf::from("models"),
             max_body: 64 << 20,
             max_connections: 10_000,
-            header_timeout: Duration::from_secs(30),
+            max_connections_per_address: None,
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            stall_timeout: Duration::from_secs(30),
+            max_head: 32 << 10,
+            http2_max_streams: 1024,
+            http2_ping_interval: Duration::from_secs(20),
+            http2_ping_timeout: Duration::from_secs(20),
             drain_timeout: Duration::from_secs(30),
+            allow_anonymous: false,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            tls: None,
+            tokens: Vec::new(),
         }
     }
+}
+
+impl ServerSection {
+    /// Refuses what would keep everybody out.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        let counts = [
+            ("max_connections", Some(self.max_connections)),
+            ("max_connections_per_address", self.max_connections_per_address),
+            ("http2_max_streams", usize::try_from(self.http2_max_streams).ok()),
+        ];
+        if let Some((key, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
+            return Err(format!("server.{key} is 0, so nobody could connect; leave it out"));
+        }
+        let times = [
+            ("header_timeout", self.header_timeout),
+            ("idle_timeout", self.idle_timeout),
+            ("stall_timeout", self.stall_timeout),
+            ("http2_ping_interval", self.http2_ping_interval),
+            ("http2_ping_timeout", self.http2_ping_timeout),
+        ];
+        if let Some((key, _)) = times.iter().find(|(_, time)| time.is_zero()) {
+            return Err(format!("server.{key} is no time at all; write \"10s\" or leave it out"));
+        }
+        if self.max_head < 1 << 10 {
+            return Err(
+                "server.max_head is less than any client's head; 1024 is the least".to_owned()
+            );
+        }
+        let origins = &mut self.allowed_origins.iter();
+        if let Some(origin) = origins.find(|origin| !is_origin(origin)) {
+            return Err(format!(
+                "server.allowed_origins: `{origin}` is no origin; write \"https://example.org\", \
+                 with a port where there is one and without a path"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn is_origin(text: &str) -> bool {
+    let page = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    text == "*"
+        || text == "null"
+        || page.is_some_and(|page| !page.is_empty() && !page.contains('/'))
 }
 
 /// One model: a `model.toml`, or a table under `[models]`.

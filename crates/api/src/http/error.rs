@@ -3,7 +3,10 @@
 use axum::{
     Json,
     extract::rejection::BytesRejection,
-    http::{HeaderValue, Method, StatusCode, Uri, header::RETRY_AFTER},
+    http::{
+        HeaderValue, Method, StatusCode, Uri,
+        header::{RETRY_AFTER, WWW_AUTHENTICATE},
+    },
     response::{IntoResponse, Response},
 };
 use paceline_types::ErrorCode;
@@ -34,6 +37,10 @@ impl ErrorFacts {
         let mut response = (self.status, Json(body)).into_response();
         if self.code == ErrorCode::Overloaded {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.code == ErrorCode::Unauthenticated {
+            let how = HeaderValue::from_static("Bearer realm=\"paceline\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, how);
         }
         response
     }
