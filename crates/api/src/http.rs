@@ -5,6 +5,7 @@ mod error;
 mod health;
 mod infer;
 mod metadata;
+mod openapi;
 mod plain;
 mod request_id;
 mod serve;
@@ -42,10 +43,12 @@ pub fn router(app: App) -> Router {
         .route("/v2/models/{model}/versions/{version}/config", get(metadata::config))
         .route("/v2/models/{model}/versions/{version}/stats", get(metadata::statistics))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer))
-        .route("/v2/repository/index", post(metadata::repository_index))
+        .route("/v2/repository/index", post(control::index))
         .route("/v2/repository/models/{model}/load", post(control::load))
         .route("/v2/repository/models/{model}/unload", post(control::unload))
         .route("/v1/models/{model}/infer", post(plain::infer))
+        .route("/openapi.json", get(openapi::json))
+        .route("/docs", get(openapi::page))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
         // The limit is on what a body unpacks to, so a small bomb is no larger than a large body.

@@ -3,7 +3,10 @@
 use axum::{
     Json,
     extract::rejection::BytesRejection,
-    http::{HeaderValue, Method, StatusCode, Uri, header::RETRY_AFTER},
+    http::{
+        HeaderValue, Method, StatusCode, Uri,
+        header::{ALLOW, RETRY_AFTER},
+    },
     response::{IntoResponse, Response},
 };
 use paceline_types::ErrorCode;
@@ -28,12 +31,15 @@ struct Body<'a> {
 }
 
 impl ErrorFacts {
-    /// The response, for the request with this id.
-    pub(super) fn respond(self, request_id: &str) -> Response {
+    /// The response, for the request with this id. `bare` is what it was until now.
+    pub(super) fn respond(self, mut bare: Response, request_id: &str) -> Response {
         let body = Body { error: &self.message, code: self.code.as_str(), request_id };
         let mut response = (self.status, Json(body)).into_response();
         if self.code == ErrorCode::Overloaded {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if let Some(methods) = bare.headers_mut().remove(ALLOW) {
+            response.headers_mut().insert(ALLOW, methods);
         }
         response
     }
