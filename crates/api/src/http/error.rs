@@ -31,6 +31,20 @@ struct Body<'a> {
 }
 
 impl ErrorFacts {
+    /// What a response says went wrong, if anything did.
+    pub(super) fn take(response: &mut Response) -> Option<Self> {
+        // Only the layer that unpacks bodies answers with this, and without a sentence.
+        if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            let message = "the body's Content-Encoding is not known here; gzip and deflate are";
+            return Some(Self {
+                code: ErrorCode::InvalidInput,
+                status: response.status(),
+                message: message.to_owned(),
+            });
+        }
+        response.extensions_mut().remove()
+    }
+
     /// The response, for the request with this id. `bare` is what it was until now.
     pub(super) fn respond(self, mut bare: Response, request_id: &str) -> Response {
         let body = Body { error: &self.message, code: self.code.as_str(), request_id };

@@ -45,6 +45,9 @@ pub fn ask(request: InferRequest, model: &Model) -> Result<(Ask, Pending), OipEr
     } else {
         let place = |name: &String| signature.outputs.iter().position(|spec| spec.name == *name);
         let places = outputs.iter().map(|output| {
+            if output.classes.is_some() {
+                return Err(OipError::Classification(Name::from(&*output.name)));
+            }
             place(&output.name).ok_or_else(|| {
                 OipError::UnknownOutput(Name::from(&*output.name), names(&signature.outputs))
             })
