@@ -18,7 +18,7 @@ use paceline_types::{Dim, Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::{InferError, adapt::Adapter};
+use crate::{InferError, VersionPolicy, adapt::Adapter};
 
 /// How a model's items reach its instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
@@ -49,6 +49,8 @@ pub struct Blueprint {
     pub name: String,
     /// Its version.
     pub version: u64,
+    /// Which of its versions are served, for those who ask.
+    pub version_policy: VersionPolicy,
     /// What runs it, as the protocol's `platform` says it.
     pub platform: String,
     /// How items reach its instances.
@@ -114,6 +116,8 @@ pub struct ModelFacts {
     pub name: String,
     /// Its version.
     pub version: u64,
+    /// Which of its versions are served.
+    pub version_policy: VersionPolicy,
     /// What runs it.
     pub platform: String,
     /// How items reach its instances.
@@ -179,8 +183,17 @@ impl Model {
     ///
     /// When any part of it is not right; nothing is left behind then.
     pub fn open(blueprint: Blueprint) -> Result<(Arc<Self>, Clock), OpenError> {
-        let Blueprint { name, version, platform, mode, mut batch, instances, build, .. } =
-            blueprint;
+        let Blueprint {
+            name,
+            version,
+            version_policy,
+            platform,
+            mode,
+            mut batch,
+            instances,
+            build,
+            ..
+        } = blueprint;
         let first = build(0)?;
         let full = first.signature().clone();
         let ragged = Arc::new((blueprint.ragged)(&full).map_err(OpenError::Ragged)?);
@@ -225,7 +238,16 @@ impl Model {
         let (signature, padded) = as_clients_see_it(&full, &ragged);
         let is_free = |spec: &TensorSpec| spec.dims.contains(&Dim::Any);
         let model = Self {
-            facts: ModelFacts { name, version, platform, mode, instances, limits, warm_up },
+            facts: ModelFacts {
+                name,
+                version,
+                version_policy,
+                platform,
+                mode,
+                instances,
+                limits,
+                warm_up,
+            },
             length_of: padded.first().copied(),
             padded,
             has_free_shape: signature.inputs.iter().any(is_free),

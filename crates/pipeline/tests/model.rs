@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use paceline_backend::{Backend, Ragged, Simulated, simulated};
 use paceline_batch::{FireReason, Settings};
-use paceline_pipeline::{Ask, Blueprint, InferError, Mode, Model, Models};
+use paceline_pipeline::{Ask, Blueprint, InferError, Mode, Model, Models, VersionPolicy};
 use paceline_types::{ErrorCode, Tensor};
 use smallvec::smallvec;
 
@@ -12,6 +12,7 @@ fn blueprint(simulated: simulated::Settings) -> Blueprint {
     Blueprint {
         name: "m".to_owned(),
         version: 1,
+        version_policy: VersionPolicy::default(),
         platform: "paceline_simulated".to_owned(),
         mode: Mode::Batch,
         batch: Settings::default(),

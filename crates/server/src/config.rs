@@ -14,7 +14,7 @@ use std::{
 
 use paceline_backend::simulated;
 use paceline_batch::Settings;
-use paceline_pipeline::Mode;
+use paceline_pipeline::{Mode, VersionPolicy};
 use serde::{Deserialize, Serialize};
 
 /// Everything that can be set.
@@ -87,6 +87,9 @@ pub struct ModelSection {
     pub adapter: Option<String>,
     /// How its items reach its instances.
     pub mode: Mode,
+    /// Which of its versions are served; the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version_policy: Option<VersionPolicy>,
     /// How many instances it has; 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<usize>,

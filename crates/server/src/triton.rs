@@ -3,13 +3,14 @@
 //! What is understood is honoured; what is not is refused by its name, never ignored: a setting
 //! that silently does nothing is worse than one that is not there.
 
-use std::time::Duration;
+use std::{num::NonZeroUsize, time::Duration};
 
 use paceline_api::oip::proto::{
     ModelConfig, ModelDynamicBatching, ModelInstanceGroup, ModelQueuePolicy,
     model_config::SchedulingChoice, model_instance_group::Kind, model_version_policy::PolicyChoice,
 };
 use paceline_batch::Settings;
+use paceline_pipeline::VersionPolicy;
 
 use crate::config::{BackendName, ModelSection, OnnxSection};
 
@@ -48,6 +49,7 @@ pub(crate) fn section(config: &ModelConfig) -> Result<ModelSection, String> {
     }
     Ok(ModelSection {
         backend: Some(BackendName::Onnx),
+        version_policy: version_policy(config)?,
         instances: Some(instances(&config.instance_group)?),
         batch,
         onnx: Some(OnnxSection { batched: Some(0 < max_items), ..OnnxSection::default() }),
@@ -64,14 +66,7 @@ fn refuse_unsupported(config: &ModelConfig) -> Result<(), String> {
     let is_cached = config.response_cache.as_ref().is_some_and(|cache| cache.enable);
     let is_decoupled =
         config.model_transaction_policy.as_ref().is_some_and(|policy| policy.decoupled);
-    let policy = config.version_policy.as_ref().and_then(|policy| policy.policy_choice.as_ref());
-    let is_latest = match policy {
-        None => true,
-        Some(PolicyChoice::Latest(latest)) => latest.num_versions <= 1,
-        Some(_) => false,
-    };
     for (field, is_set) in [
-        ("version_policy (other than the latest one)", !is_latest),
         ("batch_input", !config.batch_input.is_empty()),
         ("batch_output", !config.batch_output.is_empty()),
         ("optimization", config.optimization.is_some()),
@@ -89,6 +84,26 @@ fn refuse_unsupported(config: &ModelConfig) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn version_policy(config: &ModelConfig) -> Result<Option<VersionPolicy>, String> {
+    let choice = config.version_policy.as_ref().and_then(|policy| policy.policy_choice.as_ref());
+    Ok(match choice {
+        None => None,
+        Some(PolicyChoice::Latest(latest)) => {
+            NonZeroUsize::new(latest.num_versions as usize).map(VersionPolicy::Latest)
+        }
+        Some(PolicyChoice::All(_)) => Some(VersionPolicy::All),
+        Some(PolicyChoice::Specific(specific)) => {
+            let number = |version: &i64| {
+                u64::try_from(*version).map_err(|_| {
+                    format!("version_policy names version {version}; it must not be negative")
+                })
+            };
+            let named = specific.versions.iter().map(number).collect::<Result<_, _>>()?;
+            Some(VersionPolicy::Specific(named))
+        }
+    })
 }
 
 fn dynamic_batching(dynamic: &ModelDynamicBatching, batch: &mut Settings) -> Result<(), String> {
@@ -170,6 +185,19 @@ mod tests {
     }
 
     #[test]
+    fn versions_are_served_as_the_policy_says() {
+        let policy = |text: &str| read(&format!("version_policy {{ {text} }}")).unwrap();
+        let latest = |most| NonZeroUsize::new(most).map(VersionPolicy::Latest);
+
+        assert_eq!(policy("all { }").version_policy, Some(VersionPolicy::All));
+        assert_eq!(policy("latest { num_versions: 2 }").version_policy, latest(2));
+        assert_eq!(policy("latest { }").version_policy, None);
+        let specific = policy("specific { versions: [1, 3] }").version_policy;
+        assert_eq!(specific, Some(VersionPolicy::Specific([1, 3].into())));
+        assert!(read("version_policy { specific { versions: [-1] } }").is_err());
+    }
+
+    #[test]
     fn what_is_not_is_refused_by_name() {
         for (text, field) in [
             ("dynamic_batching { preferred_batch_size: [4] }", "preferred_batch_size"),
@@ -178,7 +206,6 @@ mod tests {
             ("instance_group [ { kind: KIND_GPU } ]", "KIND_GPU"),
             ("response_cache { enable: true }", "response_cache"),
             ("optimization { graph { level: 1 } }", "optimization"),
-            ("version_policy { all { } }", "version_policy"),
             ("model_transaction_policy { decoupled: true }", "decoupled"),
         ] {
             let refused = read(text).unwrap_err();

@@ -62,8 +62,10 @@ pub(super) async fn statistics(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
 ) -> Result<Json<Statistics>, ApiError> {
-    let model = path.find(&app.models)?;
-    Ok(Json(Statistics { model_stats: vec![model_statistics(&model)] }))
+    let models = app.models.find_all(&path.model, path.version()?)?;
+    Ok(Json(Statistics {
+        model_stats: models.iter().map(|model| model_statistics(model)).collect(),
+    }))
 }
 
 pub(super) async fn all_statistics(State(app): State<App>) -> Json<Statistics> {

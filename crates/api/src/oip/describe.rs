@@ -35,6 +35,7 @@ pub fn model_config(model: &Model) -> proto::ModelConfig {
     let max_items = u32::try_from(facts.limits.max_items()).unwrap_or(u32::MAX);
     let described = ConfigFacts {
         name: facts.name.clone(),
+        version_policy: facts.version_policy.clone(),
         platform: facts.platform.clone(),
         backend: facts.platform.split('_').next().unwrap_or_default().to_owned(),
         max_batch_size: if is_batched { max_items } else { 0 },

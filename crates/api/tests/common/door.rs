@@ -12,7 +12,9 @@ use paceline_api::{
     },
 };
 use paceline_backend::{Ragged, Simulated, simulated::Settings};
-use paceline_pipeline::{Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models};
+use paceline_pipeline::{
+    Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models, VersionPolicy,
+};
 use paceline_types::ErrorCode;
 use tokio::{
     net::TcpListener,
@@ -139,6 +141,7 @@ fn blueprint(settings: Settings) -> Blueprint {
     Blueprint {
         name: "m".to_owned(),
         version: 1,
+        version_policy: VersionPolicy::default(),
         platform: "paceline_simulated".to_owned(),
         mode: Mode::Batch,
         batch: paceline_batch::Settings {
