@@ -93,6 +93,12 @@ pub struct ModelSection {
     /// How many instances it has; 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<usize>,
+    /// Most sequences that are open at once, where it is stateful; 1024.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_sequences: Option<std::num::NonZeroUsize>,
+    /// How long a sequence may stay silent before it is forgotten; one minute.
+    #[serde(skip_serializing_if = "Option::is_none", with = "optional_duration")]
+    pub sequence_idle: Option<Duration>,
     /// What free extents are taken as when it is warmed up; 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up_length: Option<usize>,
@@ -192,5 +198,28 @@ mod duration {
                 "`{text}` is no duration ({error}); write \"5ms\" or \"2s\""
             ))
         })
+    }
+}
+
+/// Durations that may be left out.
+mod optional_duration {
+    use std::time::Duration;
+
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::duration::serialize(value, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        super::duration::deserialize(deserializer).map(Some)
     }
 }

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,7 +14,9 @@ use std::{
 use paceline_api::oip::pbtxt;
 use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
 use paceline_backend_onnx::{Engine, OnnxBackend, OnnxOptions, StateLink};
-use paceline_pipeline::{Blueprint, Build, ModelName, NameError, OpenError, VersionPolicy, adapt};
+use paceline_pipeline::{
+    Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy, adapt,
+};
 use paceline_types::{DType, Signature};
 
 use crate::{
@@ -149,6 +152,7 @@ fn blueprint(
         }
     };
     let padding = section.padding.clone().unwrap_or_default();
+    let sequences = SequenceLimits::default();
     Ok(Blueprint {
         name: name.to_string(),
         version,
@@ -159,6 +163,10 @@ fn blueprint(
         instances: section.instances.unwrap_or(1),
         build,
         ragged: Box::new(move |signature| find_ragged(&padding, signature)),
+        sequences: SequenceLimits {
+            max_open: section.max_sequences.map_or(sequences.max_open, NonZeroUsize::get),
+            max_idle: section.sequence_idle.unwrap_or(sequences.max_idle),
+        },
         warm_up_length: section.warm_up_length.unwrap_or(16),
         adapter,
     })

@@ -6,8 +6,11 @@
 use std::{num::NonZeroUsize, time::Duration};
 
 use paceline_api::oip::proto::{
-    ModelConfig, ModelDynamicBatching, ModelInstanceGroup, ModelQueuePolicy,
-    model_config::SchedulingChoice, model_instance_group::Kind, model_version_policy::PolicyChoice,
+    ModelConfig, ModelDynamicBatching, ModelInstanceGroup, ModelQueuePolicy, ModelSequenceBatching,
+    model_config::SchedulingChoice,
+    model_instance_group::Kind,
+    model_sequence_batching::{State, StrategyChoice, initial_state::StateData},
+    model_version_policy::PolicyChoice,
 };
 use paceline_batch::Settings;
 use paceline_pipeline::VersionPolicy;
@@ -31,30 +34,32 @@ pub(crate) fn section(config: &ModelConfig) -> Result<ModelSection, String> {
     let max_items = usize::try_from(config.max_batch_size).map_err(|_| {
         format!("max_batch_size is {}; it must not be negative", config.max_batch_size)
     })?;
-    let mut batch = Settings {
-        max_items: (0 < max_items).then_some(max_items),
-        // Without a delay of its own, a batch leaves as soon as a device is free.
-        max_wait: Some(Duration::ZERO),
-        ..Settings::default()
+    let mut section = ModelSection {
+        backend: Some(BackendName::Onnx),
+        version_policy: version_policy(config)?,
+        instances: Some(instances(&config.instance_group)?),
+        batch: Settings {
+            max_items: (0 < max_items).then_some(max_items),
+            // Without a delay of its own, a batch leaves as soon as a device is free.
+            max_wait: Some(Duration::ZERO),
+            ..Settings::default()
+        },
+        onnx: Some(OnnxSection { batched: Some(0 < max_items), ..OnnxSection::default() }),
+        ..ModelSection::default()
     };
     match &config.scheduling_choice {
         None => {}
-        Some(SchedulingChoice::DynamicBatching(dynamic)) => dynamic_batching(dynamic, &mut batch)?,
-        Some(SchedulingChoice::SequenceBatching(_)) => {
-            return Err(unsupported("sequence_batching"));
+        Some(SchedulingChoice::DynamicBatching(dynamic)) => {
+            dynamic_batching(dynamic, &mut section.batch)?
+        }
+        Some(SchedulingChoice::SequenceBatching(sequence)) => {
+            sequence_batching(sequence, &mut section)?;
         }
         Some(SchedulingChoice::EnsembleScheduling(_)) => {
             return Err(unsupported("ensemble_scheduling"));
         }
     }
-    Ok(ModelSection {
-        backend: Some(BackendName::Onnx),
-        version_policy: version_policy(config)?,
-        instances: Some(instances(&config.instance_group)?),
-        batch,
-        onnx: Some(OnnxSection { batched: Some(0 < max_items), ..OnnxSection::default() }),
-        ..ModelSection::default()
-    })
+    Ok(section)
 }
 
 fn unsupported(field: &str) -> String {
@@ -120,6 +125,56 @@ fn dynamic_batching(dynamic: &ModelDynamicBatching, batch: &mut Settings) -> Res
     batch.max_wait = Some(Duration::from_micros(dynamic.max_queue_delay_microseconds));
     if let Some(policy) = &dynamic.default_queue_policy {
         queue_policy(policy, batch)?;
+    }
+    Ok(())
+}
+
+/// State that the server keeps for each sequence. Models that want to be told where a sequence
+/// begins, by control inputs, are not among those that can be served.
+fn sequence_batching(
+    sequence: &ModelSequenceBatching,
+    section: &mut ModelSection,
+) -> Result<(), String> {
+    let starts_elsewhere = |state: &State| {
+        let is_zero = |data: &Option<StateData>| matches!(data, Some(StateData::ZeroData(_)));
+        state.initial_state.iter().any(|initial| !is_zero(&initial.state_data))
+    };
+    let oldest = match &sequence.strategy_choice {
+        Some(StrategyChoice::Oldest(oldest)) => Some(oldest),
+        Some(StrategyChoice::Direct(_)) | None => None,
+    };
+    for (field, is_set) in [
+        ("sequence_batching without `state`", sequence.state.is_empty()),
+        ("sequence_batching.control_input", !sequence.control_input.is_empty()),
+        ("sequence_batching.iterative_sequence", sequence.iterative_sequence),
+        ("sequence_batching.state.initial_state", sequence.state.iter().any(starts_elsewhere)),
+        (
+            "sequence_batching.oldest.preferred_batch_size",
+            oldest.is_some_and(|oldest| !oldest.preferred_batch_size.is_empty()),
+        ),
+    ] {
+        if is_set {
+            return Err(unsupported(field));
+        }
+    }
+    let delay = match &sequence.strategy_choice {
+        Some(StrategyChoice::Direct(direct)) => direct.max_queue_delay_microseconds,
+        Some(StrategyChoice::Oldest(oldest)) => oldest.max_queue_delay_microseconds,
+        None => 0,
+    };
+    section.batch.max_wait = Some(Duration::from_micros(delay));
+    section.max_sequences = oldest
+        .and_then(|oldest| usize::try_from(oldest.max_candidate_sequences).ok())
+        .and_then(NonZeroUsize::new);
+    // What Triton takes where nothing is said.
+    let idle = match sequence.max_sequence_idle_microseconds {
+        0 => 1_000_000,
+        micros => micros,
+    };
+    section.sequence_idle = Some(Duration::from_micros(idle));
+    if let Some(onnx) = &mut section.onnx {
+        let link = |state: &State| (state.input_name.clone(), state.output_name.clone());
+        onnx.states = sequence.state.iter().map(link).collect();
     }
     Ok(())
 }
@@ -198,10 +253,36 @@ mod tests {
     }
 
     #[test]
+    fn state_that_the_server_keeps_is_kept() {
+        let section = read(
+            "max_batch_size: 8
+             sequence_batching {
+               max_sequence_idle_microseconds: 5000000
+               oldest { max_candidate_sequences: 4 max_queue_delay_microseconds: 100 }
+               state [ { input_name: \"IN\" output_name: \"OUT\" data_type: TYPE_FP32 dims: [2] } ]
+             }",
+        )
+        .unwrap();
+
+        assert_eq!(section.sequence_idle, Some(Duration::from_secs(5)));
+        assert_eq!(section.max_sequences, NonZeroUsize::new(4));
+        assert_eq!(section.batch.max_wait, Some(Duration::from_micros(100)));
+        assert_eq!(section.onnx.unwrap().states, [("IN".to_owned(), "OUT".to_owned())].into());
+    }
+
+    #[test]
     fn what_is_not_is_refused_by_name() {
         for (text, field) in [
             ("dynamic_batching { preferred_batch_size: [4] }", "preferred_batch_size"),
-            ("sequence_batching { }", "sequence_batching"),
+            ("sequence_batching { }", "sequence_batching without `state`"),
+            (
+                "sequence_batching { state { } control_input { name: \"START\" } }",
+                "sequence_batching.control_input",
+            ),
+            (
+                "sequence_batching { state { initial_state { data_file: \"x\" } } }",
+                "sequence_batching.state.initial_state",
+            ),
             ("ensemble_scheduling { }", "ensemble_scheduling"),
             ("instance_group [ { kind: KIND_GPU } ]", "KIND_GPU"),
             ("response_cache { enable: true }", "response_cache"),

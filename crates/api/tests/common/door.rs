@@ -13,7 +13,8 @@ use paceline_api::{
 };
 use paceline_backend::{Ragged, Simulated, simulated::Settings};
 use paceline_pipeline::{
-    Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models, VersionPolicy,
+    Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models, SequenceLimits,
+    VersionPolicy,
 };
 use paceline_types::ErrorCode;
 use tokio::{
@@ -153,6 +154,7 @@ fn blueprint(settings: Settings) -> Blueprint {
             Ok(Box::new(Simulated::build(settings.clone(), instance as u64).unwrap()))
         }),
         ragged: Box::new(|_| Ok(Ragged::default())),
+        sequences: SequenceLimits::default(),
         warm_up_length: 1,
         adapter: None,
     }
