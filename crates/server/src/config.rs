@@ -17,6 +17,8 @@ use paceline_batch::Settings;
 use paceline_pipeline::{Mode, VersionPolicy};
 use serde::{Deserialize, Serialize};
 
+pub use crate::onnx::{Constant, Device, EngineName, LevelName, OnnxSection};
+
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -123,41 +125,6 @@ pub enum BackendName {
     Onnx,
     /// Nothing: it only takes its time.
     Simulated,
-}
-
-/// How an ONNX file is run.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct OnnxSection {
-    /// `auto`, `rten` or `onnxruntime`.
-    pub engine: EngineName,
-    /// Threads that one call may use; the engine's own choice where it is left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<std::num::NonZeroUsize>,
-    /// Where `libonnxruntime` is; looked for in Python packages where it is left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub library: Option<PathBuf>,
-    /// Tensors that a stream carries from call to call, as `input = "output"`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub states: BTreeMap<String, String>,
-    /// Where the batch stands in state tensors.
-    pub state_batch_axis: usize,
-    /// Whether the first extent of every tensor is the batch; found from the file where left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batched: Option<bool>,
-}
-
-/// Which engine runs an ONNX file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EngineName {
-    /// `rten` where it can, else ONNX Runtime.
-    #[default]
-    Auto,
-    /// Built in.
-    Rten,
-    /// Loaded from an installed library.
-    OnnxRuntime,
 }
 
 /// Which axes are padded. The batch is axis 0, so the first other axis is 1.

@@ -2,6 +2,7 @@
 
 pub mod config;
 mod control;
+mod onnx;
 mod repository;
 mod supervise;
 mod triton;

@@ -13,7 +13,7 @@ use std::{
 
 use paceline_api::oip::pbtxt;
 use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
-use paceline_backend_onnx::{Engine, OnnxBackend, OnnxOptions, StateLink};
+use paceline_backend_onnx::OnnxBackend;
 use paceline_pipeline::{
     Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy, adapt,
 };
@@ -21,7 +21,7 @@ use paceline_types::{DType, Signature};
 
 use crate::{
     config::{
-        BackendName, EngineName, ModelSection, OnnxSection, PaddingSection,
+        BackendName, ModelSection, PaddingSection,
         load::{ConfigError, check},
     },
     triton,
@@ -146,7 +146,8 @@ fn blueprint(
             (simulated_build(settings), "paceline_simulated")
         }
         Some(BackendName::Onnx) | None => {
-            let options = onnx_options(onnx_file(folder, version), section.onnx.as_ref());
+            let onnx = section.onnx.clone().unwrap_or_default();
+            let options = onnx.options(onnx_file(folder, version)).map_err(wrong)?;
             let build = move |_| Ok(Box::new(OnnxBackend::load(&options)?) as Box<dyn Backend>);
             (Arc::new(build), "onnx")
         }
@@ -203,30 +204,6 @@ fn onnx_versions(folder: &Path) -> BTreeSet<u64> {
 
 fn onnx_file(folder: &Path, version: u64) -> PathBuf {
     folder.join(version.to_string()).join("model.onnx")
-}
-
-fn onnx_options(path: PathBuf, section: Option<&OnnxSection>) -> OnnxOptions {
-    let section = section.cloned().unwrap_or_default();
-    OnnxOptions {
-        engine: match section.engine {
-            EngineName::Auto => Engine::Auto,
-            EngineName::Rten => Engine::Rten,
-            EngineName::OnnxRuntime => Engine::OnnxRuntime,
-        },
-        threads: section.threads,
-        batched: section.batched,
-        states: section
-            .states
-            .into_iter()
-            .map(|(input, output)| StateLink {
-                input,
-                output,
-                batch_axis: section.state_batch_axis,
-            })
-            .collect(),
-        library: section.library,
-        ..OnnxOptions::new(path)
-    }
 }
 
 /// Finds the padded axes by the names in the configuration.

@@ -15,7 +15,7 @@ use paceline_api::oip::proto::{
 use paceline_batch::Settings;
 use paceline_pipeline::VersionPolicy;
 
-use crate::config::{BackendName, ModelSection, OnnxSection};
+use crate::config::{BackendName, Device, ModelSection, OnnxSection};
 
 /// Turns a Triton configuration into a model's section.
 ///
@@ -34,17 +34,18 @@ pub(crate) fn section(config: &ModelConfig) -> Result<ModelSection, String> {
     let max_items = usize::try_from(config.max_batch_size).map_err(|_| {
         format!("max_batch_size is {}; it must not be negative", config.max_batch_size)
     })?;
+    let (instances, device) = instances(&config.instance_group)?;
     let mut section = ModelSection {
         backend: Some(BackendName::Onnx),
         version_policy: version_policy(config)?,
-        instances: Some(instances(&config.instance_group)?),
+        instances: Some(instances),
         batch: Settings {
             max_items: (0 < max_items).then_some(max_items),
             // Without a delay of its own, a batch leaves as soon as a device is free.
             max_wait: Some(Duration::ZERO),
             ..Settings::default()
         },
-        onnx: Some(OnnxSection { batched: Some(0 < max_items), ..OnnxSection::default() }),
+        onnx: Some(OnnxSection { device, batched: Some(0 < max_items), ..OnnxSection::default() }),
         ..ModelSection::default()
     };
     match &config.scheduling_choice {
@@ -192,12 +193,22 @@ fn queue_policy(policy: &ModelQueuePolicy, batch: &mut Settings) -> Result<(), S
     Ok(())
 }
 
-/// How many instances all groups together have.
-fn instances(groups: &[ModelInstanceGroup]) -> Result<usize, String> {
+/// How many instances all groups together have, and where they run.
+fn instances(groups: &[ModelInstanceGroup]) -> Result<(usize, Device), String> {
     let mut total = 0;
+    let mut device = None;
     for group in groups {
         if group.kind() == Kind::Gpu || !group.gpus.is_empty() {
-            return Err(unsupported("instance_group.kind: KIND_GPU"));
+            let gpu = group.gpus.first().copied().unwrap_or(0);
+            let own = u32::try_from(gpu)
+                .map(Device::Cuda)
+                .map_err(|_| format!("there is no GPU {gpu}"))?;
+            if 1 < group.gpus.len() || device.is_some_and(|device| device != own) {
+                return Err(unsupported("instance_group on several GPUs"));
+            }
+            device = Some(own);
+        } else if device.replace(Device::Cpu).is_some_and(|device| device != Device::Cpu) {
+            return Err(unsupported("instance_group on a GPU and on the CPU"));
         }
         if group.rate_limiter.is_some() {
             return Err(unsupported("instance_group.rate_limiter"));
@@ -207,7 +218,7 @@ fn instances(groups: &[ModelInstanceGroup]) -> Result<usize, String> {
         }
         total += usize::try_from(group.count.max(1)).unwrap_or(1);
     }
-    Ok(total.max(1))
+    Ok((total.max(1), device.unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -284,7 +295,11 @@ mod tests {
                 "sequence_batching.state.initial_state",
             ),
             ("ensemble_scheduling { }", "ensemble_scheduling"),
-            ("instance_group [ { kind: KIND_GPU } ]", "KIND_GPU"),
+            ("instance_group [ { kind: KIND_GPU gpus: [0, 1] } ]", "several GPUs"),
+            (
+                "instance_group [ { kind: KIND_GPU }, { kind: KIND_CPU } ]",
+                "on a GPU and on the CPU",
+            ),
             ("response_cache { enable: true }", "response_cache"),
             ("optimization { graph { level: 1 } }", "optimization"),
             ("model_transaction_policy { decoupled: true }", "decoupled"),
