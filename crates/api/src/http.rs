@@ -5,6 +5,7 @@ mod error;
 mod health;
 mod infer;
 mod metadata;
+mod openapi;
 mod plain;
 mod request_id;
 mod serve;
@@ -54,10 +55,12 @@ fn routes() -> Vec<Route> {
         ("/v2/models/{model}/versions/{version}/config", INFER, get(metadata::config)),
         ("/v2/models/{model}/versions/{version}/stats", INFER, get(metadata::statistics)),
         ("/v2/models/{model}/versions/{version}/infer", INFER, post(infer::infer)),
-        ("/v2/repository/index", ADMIN, post(metadata::repository_index)),
+        ("/v2/repository/index", ADMIN, post(control::index)),
         ("/v2/repository/models/{model}/load", ADMIN, post(control::load)),
         ("/v2/repository/models/{model}/unload", ADMIN, post(control::unload)),
         ("/v1/models/{model}/infer", INFER, post(plain::infer)),
+        ("/openapi.json", ALL, get(openapi::json)),
+        ("/docs", ALL, get(openapi::page)),
     ]
 }
 

@@ -12,7 +12,7 @@ mod stack;
 pub use error::BackendError;
 pub use executor::{Instance, Item, Output, Rebuild, WarmUp, run_on_thread};
 pub use simulated::Simulated;
-pub use stack::{Ragged, StackError};
+pub use stack::{Ragged, StackError, join_rows, split_rows};
 
 use paceline_types::{Signature, Tensor, TensorSpec};
 

@@ -5,13 +5,20 @@
 
 pub mod adapt;
 mod control;
+mod counts;
 mod error;
 mod model;
 mod models;
+mod parts;
+mod ride;
+mod sequences;
+mod versions;
 
 pub use control::{Answer, Control, ControlError, Known};
+pub use counts::ModelStats;
 pub use error::InferError;
-pub use model::{
-    Ask, Blueprint, Build, Clock, FindRagged, Mode, Model, ModelFacts, ModelStats, OpenError,
-};
+pub use model::{Ask, Blueprint, Build, Clock, FindRagged, Mode, Model, ModelFacts, OpenError};
 pub use models::{ModelName, Models, NameError};
+pub use ride::Ride;
+pub use sequences::{Sequence, SequenceError, SequenceId, SequenceLimits};
+pub use versions::{NoSuchVersion, VersionPolicy};

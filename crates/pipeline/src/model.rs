@@ -12,13 +12,19 @@ use paceline_backend::{
     Backend, BackendError, Instance, Item, Output, Ragged, WarmUp, run_on_thread,
 };
 use paceline_batch::{
-    Batcher, Key, Limits, Priority, Ride, Runner, Settings, SettingsError, Stats, Tag, Timekeeper,
+    Batcher, Key, Limits, Priority, Runner, Settings, SettingsError, Stats, Tag, Timekeeper,
 };
 use paceline_types::{Dim, Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::{InferError, adapt::Adapter};
+use crate::{
+    InferError, ModelStats, Ride, Sequence, SequenceError, SequenceLimits, VersionPolicy,
+    adapt::Adapter,
+    counts::Counts,
+    parts::{self, Inputs, MAX_PARTS},
+    sequences::Sequences,
+};
 
 /// How a model's items reach its instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
@@ -49,6 +55,8 @@ pub struct Blueprint {
     pub name: String,
     /// Its version.
     pub version: u64,
+    /// Which of its versions are served, for those who ask.
+    pub version_policy: VersionPolicy,
     /// What runs it, as the protocol's `platform` says it.
     pub platform: String,
     /// How items reach its instances.
@@ -61,6 +69,8 @@ pub struct Blueprint {
     pub build: Build,
     /// Names of the padded axes, once the signature is known.
     pub ragged: FindRagged,
+    /// Bounds on its sequences, where it is stateful.
+    pub sequences: SequenceLimits,
     /// What free extents are taken as when it is warmed up.
     pub warm_up_length: usize,
     /// Plain bytes in, plain JSON out.
@@ -105,6 +115,10 @@ pub struct Model {
     adapter: Option<Box<dyn Adapter>>,
     n_alive: Arc<AtomicUsize>,
     counts: Counts,
+    /// For stateful models.
+    sequences: Option<Sequences>,
+    /// Whose parts those of the next request are that is split.
+    next_split: AtomicU64,
 }
 
 /// What is fixed about a served model.
@@ -114,6 +128,8 @@ pub struct ModelFacts {
     pub name: String,
     /// Its version.
     pub version: u64,
+    /// Which of its versions are served.
+    pub version_policy: VersionPolicy,
     /// What runs it.
     pub platform: String,
     /// How items reach its instances.
@@ -139,36 +155,8 @@ pub struct Ask {
     pub timeout: Option<Duration>,
     /// Whose request it is, for fairness.
     pub stream: Option<u64>,
-}
-
-/// What a model did so far, counted in requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ModelStats {
-    /// Requests with a result.
-    pub n_good: u64,
-    /// Requests without.
-    pub n_failed: u64,
-    /// Rows of the good ones.
-    pub n_rows: u64,
-    /// Nanoseconds from request to result, over all good ones.
-    pub total_ns: u64,
-    /// Of these, waiting.
-    pub wait_ns: u64,
-    /// Of these, in the model.
-    pub compute_ns: u64,
-    /// Nanoseconds from request to failure, over all failed ones.
-    pub failed_ns: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    n_good: AtomicU64,
-    n_failed: AtomicU64,
-    n_rows: AtomicU64,
-    total_ns: AtomicU64,
-    wait_ns: AtomicU64,
-    compute_ns: AtomicU64,
-    failed_ns: AtomicU64,
+    /// The sequence that it belongs to; needed where the model is stateful.
+    pub sequence: Option<Sequence>,
 }
 
 impl Model {
@@ -179,8 +167,17 @@ impl Model {
     ///
     /// When any part of it is not right; nothing is left behind then.
     pub fn open(blueprint: Blueprint) -> Result<(Arc<Self>, Clock), OpenError> {
-        let Blueprint { name, version, platform, mode, mut batch, instances, build, .. } =
-            blueprint;
+        let Blueprint {
+            name,
+            version,
+            version_policy,
+            platform,
+            mode,
+            mut batch,
+            instances,
+            build,
+            ..
+        } = blueprint;
         let first = build(0)?;
         let full = first.signature().clone();
         let ragged = Arc::new((blueprint.ragged)(&full).map_err(OpenError::Ragged)?);
@@ -203,6 +200,8 @@ impl Model {
             ready.push(instance);
         }
         let warm_up = warm_up.unwrap_or(WarmUp { times: Vec::new(), batch_difference: None });
+        let state = ready.first().map(Instance::initial_state).unwrap_or_default();
+        let sequences = (!state.is_empty()).then(|| Sequences::new(blueprint.sequences, state));
         let (batcher, timekeeper) = Batcher::pair(limits.clone());
         let length = u32::try_from(blueprint.warm_up_length).unwrap_or(u32::MAX);
         for &(rows, took) in &warm_up.times {
@@ -225,7 +224,16 @@ impl Model {
         let (signature, padded) = as_clients_see_it(&full, &ragged);
         let is_free = |spec: &TensorSpec| spec.dims.contains(&Dim::Any);
         let model = Self {
-            facts: ModelFacts { name, version, platform, mode, instances, limits, warm_up },
+            facts: ModelFacts {
+                name,
+                version,
+                version_policy,
+                platform,
+                mode,
+                instances,
+                limits,
+                warm_up,
+            },
             length_of: padded.first().copied(),
             padded,
             has_free_shape: signature.inputs.iter().any(is_free),
@@ -234,6 +242,9 @@ impl Model {
             adapter: blueprint.adapter,
             n_alive,
             counts: Counts::default(),
+            sequences,
+            // Far from what clients number their sequences with.
+            next_split: AtomicU64::new(1 << 63),
         };
         Ok((Arc::new(model), timekeeper))
     }
@@ -268,38 +279,29 @@ impl Model {
     ///
     /// When there is no result, and why.
     pub async fn infer(&self, ask: Ask) -> Result<(Output, Ride), InferError> {
-        let began = Instant::now();
-        let result = self.submit_and_wait(ask).await;
-        let took = nanos(began.elapsed());
-        let count = |count: &AtomicU64, more: u64| {
-            count.fetch_add(more, Ordering::Relaxed);
-        };
-        if let Ok((_, ride, rows)) = &result {
-            count(&self.counts.n_good, 1);
-            count(&self.counts.n_rows, *rows);
-            count(&self.counts.total_ns, took);
-            count(&self.counts.wait_ns, nanos(ride.waited));
-            count(&self.counts.compute_ns, nanos(ride.took));
-        } else {
-            count(&self.counts.n_failed, 1);
-            count(&self.counts.failed_ns, took);
+        let counting = self.counts.begin();
+        match self.submit_and_wait(ask).await {
+            Ok((output, ride, rows)) => {
+                counting.good(&ride, rows);
+                Ok((output, ride))
+            }
+            Err(error) => {
+                counting.failed();
+                Err(error)
+            }
         }
-        result.map(|(output, ride, _)| (output, ride))
     }
 
     /// What it did so far, in requests.
     #[must_use]
     pub fn stats(&self) -> ModelStats {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        ModelStats {
-            n_good: read(&self.counts.n_good),
-            n_failed: read(&self.counts.n_failed),
-            n_rows: read(&self.counts.n_rows),
-            total_ns: read(&self.counts.total_ns),
-            wait_ns: read(&self.counts.wait_ns),
-            compute_ns: read(&self.counts.compute_ns),
-            failed_ns: read(&self.counts.failed_ns),
-        }
+        self.counts.read()
+    }
+
+    /// How long a sequence of it may stay silent, where it is stateful.
+    #[must_use]
+    pub fn sequence_idle(&self) -> Option<Duration> {
+        self.sequences.as_ref().map(Sequences::max_idle)
     }
 
     /// What its batcher did so far.
@@ -313,24 +315,89 @@ impl Model {
         self.batcher.close();
     }
 
-    async fn submit_and_wait(&self, ask: Ask) -> Result<(Output, Ride, u64), InferError> {
+    async fn submit_and_wait(&self, mut ask: Ask) -> Result<(Output, Ride, u64), InferError> {
         let rows = self.signature.rows_of(&ask.inputs)?;
         let length = self.length_of.map_or(0, |(input, axis)| ask.inputs[input].shape()[axis]);
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         let tag = Tag {
             key: self.key(&ask),
-            length,
-            rows,
-            cost: u64::from(rows) * u64::from(length.max(1)),
-            bytes: ask.inputs.iter().map(|tensor| tensor.data().len()).sum(),
+            length: u32::try_from(length).unwrap_or(u32::MAX),
             priority: ask.priority,
             timeout: ask.timeout,
             stream: ask.stream,
+            ..Tag::default()
         };
-        let ticket = self.batcher.try_submit(Item { inputs: ask.inputs }, &tag)?;
-        let (output, ride) = ticket.with_ride().await?;
-        Ok((output, ride, u64::from(rows)))
+        let inputs = std::mem::take(&mut ask.inputs);
+        let (output, ride) = if let Some(sequences) = &self.sequences {
+            self.infer_step(sequences, ask.sequence, inputs, rows, &tag).await?
+        } else {
+            let most = self.facts.limits.max_rows(tag.length);
+            // Where not even one row fits, the batcher says why.
+            if rows <= most || most == 0 {
+                let tag = sized(&tag, &inputs, rows);
+                let ticket = self.batcher.try_submit(Item { inputs }, &tag)?;
+                let (output, ride) = ticket.with_ride().await?;
+                (output, ride.into())
+            } else {
+                self.infer_parts(&inputs, rows, most, tag).await?
+            }
+        };
+        Ok((output, ride, rows as u64))
+    }
+
+    /// One request of a sequence, on the sequence's lane.
+    async fn infer_step(
+        &self,
+        sequences: &Sequences,
+        step: Option<Sequence>,
+        inputs: Inputs,
+        rows: usize,
+        tag: &Tag,
+    ) -> Result<(Output, Ride), InferError> {
+        let step = step.ok_or(SequenceError::Missing)?;
+        if rows != 1 {
+            return Err(SequenceError::Rows(rows).into());
+        }
+        let open = sequences.enter(&step, &self.batcher)?;
+        let tag = sized(tag, &inputs, rows);
+        let submitted = open.lane.try_submit(Item { inputs }, &tag);
+        if submitted.is_err() && step.start {
+            sequences.forget(&step.id, &open);
+        }
+        let (output, ride) = submitted?.with_ride().await?;
+        open.touch(Instant::now());
+        Ok((output, ride.into()))
+    }
+
+    /// A request with more rows than a batch may have. Dropping the future, or one part's failure,
+    /// withdraws every part that has not left yet.
+    async fn infer_parts(
+        &self,
+        inputs: &[Tensor],
+        rows: usize,
+        most: usize,
+        mut tag: Tag,
+    ) -> Result<(Output, Ride), InferError> {
+        if MAX_PARTS < rows.div_ceil(most) {
+            return Err(InferError::TooManyRows { rows, max: most * MAX_PARTS });
+        }
+        // All parts together have one share of the queue, as any other request has.
+        let own = || self.next_split.fetch_add(1, Ordering::Relaxed);
+        tag.stream = tag.stream.or_else(|| Some(own()));
+        let mut tickets = Vec::with_capacity(rows.div_ceil(most));
+        for inputs in parts::split(inputs, rows, most)? {
+            let tag = sized(&tag, &inputs, inputs[0].shape()[0]);
+            tickets.push(self.batcher.try_submit(Item { inputs }, &tag)?);
+        }
+        let mut outputs = Vec::with_capacity(tickets.len());
+        let mut whole: Option<Ride> = None;
+        for ticket in tickets {
+            let (output, ride) = ticket.with_ride().await?;
+            outputs.push(output);
+            let ride = Ride::from(ride);
+            whole = Some(whole.map_or(ride, |whole| whole.and(ride)));
+        }
+        let whole = whole.ok_or(InferError::TooManyRows { rows, max: 0 })?;
+        Ok((parts::join(&outputs)?, whole))
     }
 
     /// What must be equal for requests to share a call: parameters, and every extent that is free
@@ -379,6 +446,13 @@ fn one_by_one(batch: &mut Settings) {
     batch.early_fire = None;
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// A tag for these inputs of so many rows.
+fn sized(tag: &Tag, inputs: &[Tensor], rows: usize) -> Tag {
+    let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+    Tag {
+        rows,
+        cost: u64::from(rows) * u64::from(tag.length.max(1)),
+        bytes: inputs.iter().map(|tensor| tensor.data().len()).sum(),
+        ..tag.clone()
+    }
 }

@@ -16,13 +16,14 @@ use std::{
 
 use paceline_backend::simulated;
 use paceline_batch::Settings;
-use paceline_pipeline::Mode;
+use paceline_pipeline::{Mode, VersionPolicy};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
     access::{RoleName, TlsSection, TokenSection},
     secret::Secret,
 };
+pub use crate::onnx::{Constant, Device, EngineName, LevelName, OnnxSection};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -189,9 +190,18 @@ pub struct ModelSection {
     pub adapter: Option<String>,
     /// How its items reach its instances.
     pub mode: Mode,
+    /// Which of its versions are served; the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version_policy: Option<VersionPolicy>,
     /// How many instances it has; 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<usize>,
+    /// Most sequences that are open at once, where it is stateful; 1024.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_sequences: Option<std::num::NonZeroUsize>,
+    /// How long a sequence may stay silent before it is forgotten; one minute.
+    #[serde(skip_serializing_if = "Option::is_none", with = "optional_duration")]
+    pub sequence_idle: Option<Duration>,
     /// What free extents are taken as when it is warmed up; 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up_length: Option<usize>,
@@ -216,41 +226,6 @@ pub enum BackendName {
     Onnx,
     /// Nothing: it only takes its time.
     Simulated,
-}
-
-/// How an ONNX file is run.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct OnnxSection {
-    /// `auto`, `rten` or `onnxruntime`.
-    pub engine: EngineName,
-    /// Threads that one call may use; the engine's own choice where it is left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<std::num::NonZeroUsize>,
-    /// Where `libonnxruntime` is; looked for in Python packages where it is left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub library: Option<PathBuf>,
-    /// Tensors that a stream carries from call to call, as `input = "output"`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub states: BTreeMap<String, String>,
-    /// Where the batch stands in state tensors.
-    pub state_batch_axis: usize,
-    /// Whether the first extent of every tensor is the batch; found from the file where left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batched: Option<bool>,
-}
-
-/// Which engine runs an ONNX file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EngineName {
-    /// `rten` where it can, else ONNX Runtime.
-    #[default]
-    Auto,
-    /// Built in.
-    Rten,
-    /// Loaded from an installed library.
-    OnnxRuntime,
 }
 
 /// Which axes are padded. The batch is axis 0, so the first other axis is 1.
@@ -291,5 +266,28 @@ mod duration {
                 "`{text}` is no duration ({error}); write \"5ms\" or \"2s\""
             ))
         })
+    }
+}
+
+/// Durations that may be left out.
+mod optional_duration {
+    use std::time::Duration;
+
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::duration::serialize(value, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        super::duration::deserialize(deserializer).map(Some)
     }
 }

@@ -4,6 +4,7 @@ mod access;
 mod certificates;
 pub mod config;
 mod control;
+mod onnx;
 mod repository;
 mod supervise;
 mod triton;

@@ -4,21 +4,24 @@
 //! version number.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use paceline_api::oip::pbtxt;
 use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
-use paceline_backend_onnx::{Engine, OnnxBackend, OnnxOptions, StateLink};
-use paceline_pipeline::{Blueprint, Build, ModelName, NameError, OpenError, adapt};
+use paceline_backend_onnx::OnnxBackend;
+use paceline_pipeline::{
+    Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy, adapt,
+};
 use paceline_types::{DType, Signature};
 
 use crate::{
     config::{
-        BackendName, EngineName, ModelSection, OnnxSection, PaddingSection,
+        BackendName, ModelSection, PaddingSection,
         load::{ConfigError, check},
     },
     triton,
@@ -53,7 +56,7 @@ pub enum LoadError {
     },
 }
 
-/// Every model: those of the repository's folders, with the changes that the configuration makes,
+/// Every version to be served of every model: those of the repository's folders, with the changes that the configuration makes,
 /// and those that the configuration adds.
 ///
 /// # Errors
@@ -69,12 +72,13 @@ pub fn load(
     names.sort_unstable();
     names.dedup();
     for name in names {
-        blueprints.push(load_one(repository, &name, configured.get(&name))?);
+        blueprints.extend(load_one(repository, &name, configured.get(&name))?);
     }
     Ok(blueprints)
 }
 
-/// One model, from its folder or from the configuration.
+/// The versions to be served of one model, from its folder or from the configuration; at least
+/// one.
 ///
 /// # Errors
 ///
@@ -83,8 +87,8 @@ pub(crate) fn load_one(
     repository: &Path,
     name: &str,
     configured: Option<&ModelSection>,
-) -> Result<Blueprint, LoadError> {
-    blueprint(&repository.join(name), &ModelName::parse(name)?, configured)
+) -> Result<Vec<Blueprint>, LoadError> {
+    blueprints(&repository.join(name), &ModelName::parse(name)?, configured)
 }
 
 /// The names of the repository's folders; none where there is no repository.
@@ -98,47 +102,72 @@ fn folders(repository: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The latest version of one model.
-fn blueprint(
+fn blueprints(
     folder: &Path,
     name: &ModelName,
     configured: Option<&ModelSection>,
-) -> Result<Blueprint, LoadError> {
+) -> Result<Vec<Blueprint>, LoadError> {
     let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
     let section = match configured {
         Some(configured) => configured.clone(),
         None => read_section(folder, name)?,
     };
+    let policy = section.version_policy.clone().unwrap_or_default();
+    let there = match (&section.backend, &policy) {
+        // It has no files, so any version is there.
+        (Some(BackendName::Simulated), VersionPolicy::Specific(named)) => named.clone(),
+        (Some(BackendName::Simulated), _) => BTreeSet::from([1]),
+        _ => onnx_versions(folder),
+    };
+    let versions = policy.choose(&there).map_err(|error| wrong(error.to_string()))?;
+    if versions.is_empty() {
+        return Err(wrong(format!(
+            "there is no {}/<version>/model.onnx; put the file into a folder named by its version number",
+            folder.display()
+        )));
+    }
+    versions.into_iter().map(|version| blueprint(folder, name, version, &section)).collect()
+}
+
+/// One version of one model.
+fn blueprint(
+    folder: &Path,
+    name: &ModelName,
+    version: u64,
+    section: &ModelSection,
+) -> Result<Blueprint, LoadError> {
+    let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
     let adapter = section.adapter.as_deref().map(|name| adapt::open(name, folder)).transpose();
     let adapter = adapter.map_err(|error| wrong(error.to_string()))?;
-    let (version, build, platform): (u64, Build, &str) = match section.backend {
+    let (build, platform): (Build, &str) = match section.backend {
         Some(BackendName::Simulated) => {
             let settings = section.simulated.clone().unwrap_or_default();
             settings.validate().map_err(|error| wrong(error.to_string()))?;
-            (1, simulated_build(settings), "paceline_simulated")
+            (simulated_build(settings), "paceline_simulated")
         }
         Some(BackendName::Onnx) | None => {
-            let (version, path) = latest_onnx(folder).ok_or_else(|| {
-                wrong(format!(
-                    "there is no {}/<version>/model.onnx; put the file into a folder named by its version number",
-                    folder.display()
-                ))
-            })?;
-            let options = onnx_options(path, section.onnx.as_ref());
+            let onnx = section.onnx.clone().unwrap_or_default();
+            let options = onnx.options(onnx_file(folder, version)).map_err(wrong)?;
             let build = move |_| Ok(Box::new(OnnxBackend::load(&options)?) as Box<dyn Backend>);
-            (version, Arc::new(build), "onnx")
+            (Arc::new(build), "onnx")
         }
     };
     let padding = section.padding.clone().unwrap_or_default();
+    let sequences = SequenceLimits::default();
     Ok(Blueprint {
         name: name.to_string(),
         version,
+        version_policy: section.version_policy.clone().unwrap_or_default(),
         platform: platform.to_owned(),
         mode: section.mode,
-        batch: section.batch,
+        batch: section.batch.clone(),
         instances: section.instances.unwrap_or(1),
         build,
         ragged: Box::new(move |signature| find_ragged(&padding, signature)),
+        sequences: SequenceLimits {
+            max_open: section.max_sequences.map_or(sequences.max_open, NonZeroUsize::get),
+            max_idle: section.sequence_idle.unwrap_or(sequences.max_idle),
+        },
         warm_up_length: section.warm_up_length.unwrap_or(16),
         adapter,
     })
@@ -166,38 +195,15 @@ fn simulated_build(settings: simulated::Settings) -> Build {
     })
 }
 
-/// The highest version that has a `model.onnx`.
-fn latest_onnx(folder: &Path) -> Option<(u64, PathBuf)> {
-    let versions = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
-        let version: u64 = entry.file_name().to_str()?.parse().ok()?;
-        let path = entry.path().join("model.onnx");
-        path.is_file().then_some((version, path))
-    });
-    versions.max()
+/// The versions that have a `model.onnx`.
+fn onnx_versions(folder: &Path) -> BTreeSet<u64> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let version = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries.filter_map(version).filter(|version| onnx_file(folder, *version).is_file()).collect()
 }
 
-fn onnx_options(path: PathBuf, section: Option<&OnnxSection>) -> OnnxOptions {
-    let section = section.cloned().unwrap_or_default();
-    OnnxOptions {
-        engine: match section.engine {
-            EngineName::Auto => Engine::Auto,
-            EngineName::Rten => Engine::Rten,
-            EngineName::OnnxRuntime => Engine::OnnxRuntime,
-        },
-        threads: section.threads,
-        batched: section.batched,
-        states: section
-            .states
-            .into_iter()
-            .map(|(input, output)| StateLink {
-                input,
-                output,
-                batch_axis: section.state_batch_axis,
-            })
-            .collect(),
-        library: section.library,
-        ..OnnxOptions::new(path)
-    }
+fn onnx_file(folder: &Path, version: u64) -> PathBuf {
+    folder.join(version.to_string()).join("model.onnx")
 }
 
 /// Finds the padded axes by the names in the configuration.

@@ -183,3 +183,43 @@ async fn stopping_finishes_what_was_asked_and_then_ends() {
     server.done.await.unwrap().unwrap();
     assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_versions_are_served_at_once_and_each_is_reached_by_its_number() {
+    let server = start(&["models.simulated.version_policy={specific=[1, 3]}"]).await;
+    let input = json!({"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0.5]});
+    let body = json!({"inputs": [input]});
+
+    for (path, version) in [("", "3"), ("/versions/1", "1"), ("/versions/3", "3")] {
+        let (status, answer) =
+            server.post(&format!("/v2/models/simulated{path}/infer"), &body).await;
+        assert_eq!((status, &answer["model_version"]), (200, &json!(version)), "{path}");
+    }
+    let (status, refused) = server.post("/v2/models/simulated/versions/2/infer", &body).await;
+    assert_eq!((status, &refused["code"]), (404, &json!("not_found")));
+
+    let (_, about) = server.get("/v2/models/simulated").await;
+    assert_eq!(about["versions"], json!(["1", "3"]));
+    let counted = |statistics: &Value| -> Vec<(Value, Value)> {
+        let entries = statistics["model_stats"].as_array().unwrap();
+        entries.iter().map(|e| (e["version"].clone(), e["inference_count"].clone())).collect()
+    };
+    let (_, all) = server.get("/v2/models/simulated/stats").await;
+    assert_eq!(counted(&all), [(json!("1"), json!(1)), (json!("3"), json!(2))]);
+    let (_, one) = server.get("/v2/models/simulated/versions/1/stats").await;
+    assert_eq!(counted(&one), [(json!("1"), json!(1))]);
+    let (_, config) = server.get("/v2/models/simulated/config").await;
+    assert_eq!(config["version_policy"]["specific"]["versions"], json!([1, 3]));
+    let (_, index) = server.post("/v2/repository/index", &json!({"ready": true})).await;
+    let versions: Vec<_> = index.as_array().unwrap().iter().map(|e| &e["version"]).collect();
+    assert_eq!(versions, ["1", "3"]);
+
+    // Reloading serves both again, and unloading neither.
+    assert_eq!(server.post("/v2/repository/models/simulated/load", &json!({})).await.0, 200);
+    assert_eq!(server.get("/v2/models/simulated").await.1["versions"], json!(["1", "3"]));
+    assert_eq!(server.post("/v2/repository/models/simulated/unload", &json!({})).await.0, 200);
+    let (_, index) = server.post("/v2/repository/index", &json!({})).await;
+    let states: Vec<_> = index.as_array().unwrap().iter().map(|e| &e["state"]).collect();
+    assert_eq!(states, ["UNAVAILABLE", "UNAVAILABLE"]);
+    assert_eq!(server.post("/v2/repository/index", &json!({"ready": true})).await.1, json!([]));
+}

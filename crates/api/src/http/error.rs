@@ -5,7 +5,7 @@ use axum::{
     extract::rejection::BytesRejection,
     http::{
         HeaderValue, Method, StatusCode, Uri,
-        header::{RETRY_AFTER, WWW_AUTHENTICATE},
+        header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE},
     },
     response::{IntoResponse, Response},
 };
@@ -31,8 +31,22 @@ struct Body<'a> {
 }
 
 impl ErrorFacts {
-    /// The response, for the request with this id.
-    pub(super) fn respond(self, request_id: &str) -> Response {
+    /// What a response says went wrong, if anything did.
+    pub(super) fn take(response: &mut Response) -> Option<Self> {
+        // Only the layer that unpacks bodies answers with this, and without a sentence.
+        if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            let message = "the body's Content-Encoding is not known here; gzip and deflate are";
+            return Some(Self {
+                code: ErrorCode::InvalidInput,
+                status: response.status(),
+                message: message.to_owned(),
+            });
+        }
+        response.extensions_mut().remove()
+    }
+
+    /// The response, for the request with this id. `bare` is what it was until now.
+    pub(super) fn respond(self, mut bare: Response, request_id: &str) -> Response {
         let body = Body { error: &self.message, code: self.code.as_str(), request_id };
         let mut response = (self.status, Json(body)).into_response();
         if self.code == ErrorCode::Overloaded {
@@ -41,6 +55,9 @@ impl ErrorFacts {
         if self.code == ErrorCode::Unauthenticated {
             let how = HeaderValue::from_static("Bearer realm=\"paceline\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, how);
+        }
+        if let Some(methods) = bare.headers_mut().remove(ALLOW) {
+            response.headers_mut().insert(ALLOW, methods);
         }
         response
     }

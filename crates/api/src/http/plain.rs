@@ -9,8 +9,7 @@ use axum::{
     body::Bytes,
     extract::{Path, Query, State, rejection::BytesRejection},
 };
-use paceline_batch::Ride;
-use paceline_pipeline::{Ask, InferError, Model, adapt::Encoded};
+use paceline_pipeline::{Ask, InferError, Model, Ride, adapt::Encoded};
 use paceline_types::ErrorCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -133,6 +132,7 @@ fn in_list(result: Result<Value, ApiError>) -> Value {
 fn with_ride(mut answer: Value, ride: &Ride, wants_ride: bool) -> Value {
     if let (true, Value::Object(object)) = (wants_ride, &mut answer) {
         let ride = json!({
+            "parts": ride.parts,
             "batch": ride.batch,
             "items": ride.items,
             "rows": ride.rows,

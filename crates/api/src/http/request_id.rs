@@ -35,8 +35,8 @@ pub(super) async fn layer(request: Request, next: Next) -> Response {
     let trace = request.headers().get(&TRACE).filter(|trace| is_plain(trace)).cloned();
     let mut response = next.run(request).await;
     let id = own.unwrap_or_else(fresh);
-    if let Some(facts) = response.extensions_mut().remove::<ErrorFacts>() {
-        response = facts.respond(id.to_str().unwrap_or_default());
+    if let Some(facts) = ErrorFacts::take(&mut response) {
+        response = facts.respond(response, id.to_str().unwrap_or_default());
     }
     response.headers_mut().insert(HEADER.clone(), id);
     if let Some(trace) = trace {

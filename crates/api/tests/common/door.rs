@@ -14,7 +14,10 @@ use paceline_api::{
     },
 };
 use paceline_backend::{Ragged, Simulated, simulated::Settings};
-use paceline_pipeline::{Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models};
+use paceline_pipeline::{
+    Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models, SequenceLimits,
+    VersionPolicy,
+};
 use paceline_types::ErrorCode;
 use tokio::{
     net::TcpListener,
@@ -142,6 +145,7 @@ fn blueprint(settings: Settings) -> Blueprint {
     Blueprint {
         name: "m".to_owned(),
         version: 1,
+        version_policy: VersionPolicy::default(),
         platform: "paceline_simulated".to_owned(),
         mode: Mode::Batch,
         batch: paceline_batch::Settings {
@@ -153,6 +157,7 @@ fn blueprint(settings: Settings) -> Blueprint {
             Ok(Box::new(Simulated::build(settings.clone(), instance as u64).unwrap()))
         }),
         ragged: Box::new(|_| Ok(Ragged::default())),
+        sequences: SequenceLimits::default(),
         warm_up_length: 1,
         adapter: None,
     }
