@@ -74,7 +74,7 @@ impl Gate {
     }
 
     /// Whether a request may go on to a route that needs this.
-    fn admit<B>(
+    pub(crate) fn admit<B>(
         &self,
         needs: impl FnOnce() -> Needs,
         request: &Request<B>,

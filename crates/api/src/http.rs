@@ -1,6 +1,7 @@
 //! The HTTP door: the Open Inference Protocol, and two plain endpoints for people.
 
 mod control;
+mod entrance;
 mod error;
 mod health;
 mod infer;
@@ -29,16 +30,18 @@ pub use crate::{
     app::{App, Readiness},
     error::ApiError,
 };
+pub use entrance::Entrance;
 pub use serve::{Listening, Places, ServeLimits, serve};
 
 /// A path, what it needs, and what answers there.
 type Route = (&'static str, Needs, MethodRouter<App>);
 
+const INFER: Needs = Needs::Role(Role::Infer);
+
 /// Every route. There is no other way for one to be served than to say here what it needs.
 #[rustfmt::skip]
 fn routes() -> Vec<Route> {
     const ALL: Needs = Needs::Nothing;
-    const INFER: Needs = Needs::Role(Role::Infer);
     const ADMIN: Needs = Needs::Role(Role::Admin);
     vec![
         ("/v2", INFER, get(metadata::server)),
@@ -69,10 +72,15 @@ pub fn needs() -> impl Iterator<Item = (&'static str, Needs)> {
     routes().into_iter().map(|(path, needs, _)| (path, needs))
 }
 
-/// Every route, behind `gate`. Built apart from the listener, so that tests need no port.
-pub fn router(app: App, gate: Gate) -> Router {
-    let max_body = app.max_body;
+/// Every route, behind `gate`, with a straight way for inference.
+pub fn entrance(app: App, gate: Gate) -> Entrance {
     let gate = Arc::new(gate);
+    Entrance::new(router(app.clone(), Arc::clone(&gate)), app, gate)
+}
+
+/// Every route, behind `gate`. Built apart from the listener, so that tests need no port.
+pub fn router(app: App, gate: Arc<Gate>) -> Router {
+    let max_body = app.max_body;
     let guard = Guard::new(Arc::clone(&gate), Wire::Http, needs());
     routes()
         .into_iter()

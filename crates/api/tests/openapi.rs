@@ -36,7 +36,7 @@ fn router() -> Router {
         control: Arc::new(Nothing),
         max_body: 1 << 20,
     };
-    http::router(app, Gate::open())
+    http::router(app, Arc::new(Gate::open()))
 }
 
 async fn ask(method: Method, path: &str) -> (StatusCode, Vec<String>, Vec<u8>) {

@@ -87,18 +87,18 @@ impl Server {
         let places = places(&server);
         let grpc_router = grpc::router(app.clone(), grpc_gate, supervisor.stop_intake())?;
         let mut doors = vec![
-            ("grpc", server.grpc_listen, grpc_router, Arc::clone(&places)),
-            ("http", server.listen, http::router(app.clone(), http_gate), places),
+            ("grpc", server.grpc_listen, grpc_router.into(), Arc::clone(&places)),
+            ("http", server.listen, http::entrance(app.clone(), http_gate), places),
         ];
         if let Some((gate, address)) = admin_gate.zip(server.admin_listen) {
             let places = Places::new(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS);
-            doors.push(("admin", address, http::router(app, gate), places));
+            doors.push(("admin", address, http::entrance(app, gate), places));
         }
         let mut listening = Vec::new();
-        for (name, address, router, places) in doors {
+        for (name, address, entrance, places) in doors {
             let (listener, address) = listen(address).await?;
             let tls = tls.clone();
-            listening.push((name, address, Listening { listener, tls, router, places }));
+            listening.push((name, address, Listening { listener, tls, entrance, places }));
         }
         if let Some((tls, section)) = tls.zip(server.tls) {
             let certificates =

@@ -79,15 +79,28 @@ impl IntoResponse for ApiError {
     }
 }
 
+impl ApiError {
+    /// For bodies above the limit.
+    pub(super) fn too_large() -> Self {
+        Self {
+            code: ErrorCode::InvalidInput,
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            message: "the request body is larger than this server takes".to_owned(),
+        }
+    }
+
+    /// For bodies that did not come whole.
+    pub(super) fn unreadable(why: &dyn std::error::Error) -> Self {
+        Self::new(ErrorCode::InvalidInput, format!("the request body could not be read: {why}"))
+    }
+}
+
 impl From<BytesRejection> for ApiError {
     fn from(rejection: BytesRejection) -> Self {
-        let status = rejection.status();
-        let message = if status == StatusCode::PAYLOAD_TOO_LARGE {
-            "the request body is larger than this server takes".to_owned()
-        } else {
-            rejection.body_text()
-        };
-        Self { code: ErrorCode::InvalidInput, status, message }
+        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            return Self::too_large();
+        }
+        Self::unreadable(&rejection)
     }
 }
 

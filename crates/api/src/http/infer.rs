@@ -23,6 +23,16 @@ pub(super) async fn infer(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
+    answer(&app, path, &headers, body.map_err(ApiError::from)).await
+}
+
+/// The same, however the request came here.
+pub(super) async fn answer(
+    app: &App,
+    path: ModelPath,
+    headers: &HeaderMap,
+    body: Result<Bytes, ApiError>,
+) -> Result<Response, ApiError> {
     let model = path.find(&app.models)?;
     let header = headers.get(&JSON_LENGTH).map(HeaderValue::as_bytes);
     let version = path.version()?;

@@ -21,10 +21,10 @@ use crate::oip::{
 };
 
 /// The part of a path that names a model.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct ModelPath {
     pub(super) model: String,
-    version: Option<String>,
+    pub(super) version: Option<String>,
 }
 
 impl ModelPath {

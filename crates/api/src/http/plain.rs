@@ -8,6 +8,8 @@ use axum::{
     Json,
     body::Bytes,
     extract::{Path, Query, State, rejection::BytesRejection},
+    http::Uri,
+    response::{IntoResponse as _, Response},
 };
 use paceline_pipeline::{Ask, InferError, Model, Ride, adapt::Encoded};
 use paceline_types::ErrorCode;
@@ -43,10 +45,29 @@ enum Switch {
 pub(super) async fn infer(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
-    options: Result<Query<Options>, axum::extract::rejection::QueryRejection>,
+    uri: Uri,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Json<Value>, ApiError> {
-    let Query(options) = options.map_err(|rejection| {
+) -> Result<Response, ApiError> {
+    answer(&app, &path, &uri, body.map_err(ApiError::from)).await
+}
+
+/// The same, however the request came here.
+pub(super) async fn answer(
+    app: &App,
+    path: &ModelPath,
+    uri: &Uri,
+    body: Result<Bytes, ApiError>,
+) -> Result<Response, ApiError> {
+    Ok(Json(value(app, path, uri, body).await?).into_response())
+}
+
+async fn value(
+    app: &App,
+    path: &ModelPath,
+    uri: &Uri,
+    body: Result<Bytes, ApiError>,
+) -> Result<Value, ApiError> {
+    let Query(options) = Query::<Options>::try_from_uri(uri).map_err(|rejection| {
         ApiError::new(
             ErrorCode::InvalidInput,
             format!("{}; batch=off and ride=on are known", rejection.body_text()),
@@ -64,13 +85,13 @@ pub(super) async fn infer(
                 with_ride(decode(&outputs).map_err(InferError::from)?, &ride, wants_ride)
             }
         };
-        return Ok(Json(answer));
+        return Ok(answer);
     }
     let body: Value = serde_json::from_slice(&body).map_err(|error| {
         ApiError::new(ErrorCode::InvalidInput, format!("the body is not JSON: {error}"))
     })?;
     let Value::Array(instances) = body else {
-        return Ok(Json(one(&model, &body, wants_ride).await?));
+        return one(&model, &body, wants_ride).await;
     };
     if MAX_INSTANCES < instances.len() {
         let message = format!(
@@ -89,7 +110,7 @@ pub(super) async fn infer(
         // All are submitted before the first is waited for.
         results.extend(futures_util::future::join_all(answers).await.into_iter().map(in_list));
     }
-    Ok(Json(Value::Array(results)))
+    Ok(Value::Array(results))
 }
 
 /// One instance.

@@ -12,7 +12,6 @@ mod watch;
 
 use std::{io, sync::Arc, time::Duration};
 
-use axum::Router;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
@@ -31,6 +30,7 @@ use self::{
     socket::{Metered, Socket},
     watch::Watch,
 };
+use super::Entrance;
 use crate::tls::Tls;
 
 pub use self::places::Places;
@@ -82,7 +82,7 @@ pub struct Listening {
     /// What they must speak, where that is TLS.
     pub tls: Option<Arc<Tls>>,
     /// What answers them.
-    pub router: Router,
+    pub entrance: Entrance,
     /// How many there may be.
     pub places: Arc<Places>,
 }
@@ -95,8 +95,8 @@ pub async fn serve(
     connections: TaskTracker,
     stop: CancellationToken,
 ) {
-    let Listening { listener, tls, router, places } = listening;
-    let door = Arc::new(Door { builder: builder(&limits), router, tls, limits, stop });
+    let Listening { listener, tls, entrance, places } = listening;
+    let door = Arc::new(Door { builder: builder(&limits), entrance, tls, limits, stop });
     loop {
         // CANCEL SAFETY: a connection that is accepted and has no place yet is closed.
         let (stream, place) = tokio::select! {
@@ -173,7 +173,7 @@ fn keepalive() -> TcpKeepalive {
 /// What all connections of a listener share.
 struct Door {
     builder: auto::Builder<TokioExecutor>,
-    router: Router,
+    entrance: Entrance,
     tls: Option<Arc<Tls>>,
     limits: ServeLimits,
     stop: CancellationToken,
@@ -193,7 +193,7 @@ impl Door {
         };
         let watch = Arc::new(Watch::default());
         let socket = Metered::new(socket, Arc::clone(&watch), place);
-        let entry = Entry::new(self.router.clone(), Arc::clone(&watch));
+        let entry = Entry::new(self.entrance.clone(), Arc::clone(&watch));
         let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(socket), entry);
         let mut connection = std::pin::pin!(connection);
         let mut judge = Judge::new(self.limits);

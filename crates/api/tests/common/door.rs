@@ -54,7 +54,8 @@ impl Door {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = grpc::router(app.clone(), Gate::open(), stop.clone()).unwrap();
-        let listening = Listening { listener, tls: None, router, places: Places::new(16, 16) };
+        let listening =
+            Listening { listener, tls: None, entrance: router.into(), places: Places::new(16, 16) };
         let limits = ServeLimits::default();
         tokio::spawn(serve(listening, limits, connections.clone(), stop.clone()));
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();

@@ -12,25 +12,27 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use axum::{Router, body::Body, routing::future::RouteFuture};
+use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use hyper::{Request, Response, Version, body::Incoming};
 use pin_project_lite::pin_project;
-use tower::Service as _;
 
-use super::watch::Watch;
+use super::{
+    super::{Entrance, entrance::Entered},
+    watch::Watch,
+};
 
-/// Where requests of one connection enter the router.
+/// Where requests of one connection enter.
 #[derive(Debug)]
 pub(super) struct Entry {
-    router: Router,
+    entrance: Entrance,
     watch: Arc<Watch>,
 }
 
 impl Entry {
-    pub(super) const fn new(router: Router, watch: Arc<Watch>) -> Self {
-        Self { router, watch }
+    pub(super) const fn new(entrance: Entrance, watch: Arc<Watch>) -> Self {
+        Self { entrance, watch }
     }
 }
 
@@ -44,8 +46,7 @@ impl hyper::service::Service<Request<Incoming>> for Entry {
         let exchange =
             Arc::new(Exchange { watch: Arc::clone(&self.watch), turn: AtomicU8::new(HANDLED) });
         let open = Open(Arc::clone(&exchange));
-        // A router is always ready.
-        let answer = self.router.clone().call(request.map(|body| Question { body, exchange }));
+        let answer = self.entrance.call(request.map(|body| Question { body, exchange }));
         Answering { answer, open: Some(open) }
     }
 }
@@ -149,7 +150,7 @@ pin_project! {
     /// An answer to come.
     pub(super) struct Answering {
         #[pin]
-        answer: RouteFuture<Infallible>,
+        answer: Entered,
         open: Option<Open>,
     }
 }
