@@ -128,8 +128,7 @@ impl Fourier {
         simd: S,
         n_streams: usize,
         work: &mut Workspace,
-        to: &mut [f32],
-        to_rows: Rows,
+        (to, to_rows): (&mut [f32], Rows),
     ) {
         let layers = [&self.even_cosines, &self.odd_cosines, &self.even_sines, &self.odd_sines];
         for ((layer, from), to) in layers.into_iter().zip(&work.folds).zip(&mut work.sums) {

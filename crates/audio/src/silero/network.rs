@@ -73,9 +73,9 @@ impl Network {
         }
         let n_bins = weights.fourier.n_bins();
         let row = |first, per_stream, per_time| Rows { first, per_stream, per_time };
-        let spectra = row(n_bins, SPECTRA, n_bins);
+        let spectra = (&mut self.spectra[..], row(n_bins, SPECTRA, n_bins));
         let fourier = &mut self.fourier;
-        weights.fourier.spectra(simd, n_streams, fourier, &mut self.spectra, spectra);
+        weights.fourier.spectra(simd, n_streams, fourier, spectra);
 
         let [first, second, third, fourth] = &weights.convolutions;
         let convolve = |layer: &Dense, n_times, from: (&[f32], Rows), to: (&mut [f32], Rows)| {
