@@ -17,6 +17,7 @@
 mod dense;
 #[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
 mod fourier;
+mod kind;
 #[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
 mod network;
 mod rate;
@@ -24,10 +25,14 @@ mod rate;
 mod simd;
 mod state;
 mod weights;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "the CPU's own instructions")]
+#[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
+mod x86;
 
-use network::{MAX_STREAMS, Network};
+use kind::Kind;
+use network::{MAX_STREAMS, Network, Step};
 pub use rate::{Rate, UnknownRate};
-use simd::Portable;
 pub use state::StreamState;
 
 /// The detector for one rate. The weights are shared by all; what it holds itself is where it
@@ -35,6 +40,7 @@ pub use state::StreamState;
 #[derive(Debug)]
 pub struct Silero {
     rate: Rate,
+    kind: Kind,
     network: Network,
 }
 
@@ -42,13 +48,19 @@ impl Silero {
     /// A detector that uses the best of what this CPU has.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
-        Self { rate, network: Network::new(rate) }
+        Self { rate, kind: Kind::best(), network: Network::new(rate) }
     }
 
     /// A detector for each of what this CPU has.
     #[cfg(test)]
     fn every_kind(rate: Rate) -> Vec<Self> {
-        vec![Self::new(rate)]
+        Kind::every().map(|kind| Self { kind, ..Self::new(rate) }).collect()
+    }
+
+    /// Which instructions it uses: `avx512`, `avx2` or `portable`.
+    #[must_use]
+    pub const fn instructions(&self) -> &'static str {
+        self.kind.name()
     }
 
     /// Its sample rate.
@@ -64,10 +76,10 @@ impl Silero {
     ///
     /// When there are not as many states and probabilities as frames, or a frame has another
     /// length than [`Rate::frame`].
-    pub fn detect(
+    pub fn detect<'a>(
         &mut self,
-        frames: &[&[f32]],
-        states: &mut [&mut StreamState],
+        frames: &[&'a [f32]],
+        states: &mut [&'a mut StreamState],
         probabilities: &mut [f32],
     ) {
         assert!(
@@ -84,7 +96,7 @@ impl Silero {
             .zip(states.chunks_mut(MAX_STREAMS))
             .zip(probabilities.chunks_mut(MAX_STREAMS));
         for ((frames, states), probabilities) in parts {
-            self.network.run(Portable, frames, states, probabilities);
+            self.kind.run(&mut self.network, Step { frames, states, probabilities });
         }
     }
 }

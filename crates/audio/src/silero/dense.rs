@@ -82,23 +82,28 @@ impl Job<'_> {
         rows.first + stream * rows.per_stream + time * rows.per_time
     }
 
-    /// Runs it in tiles of up to `M` rows by `N` vectors, or one row by four vectors.
+    /// Runs it in tiles of up to `M` rows, at most six, by `N` vectors; of two rows by `N2`
+    /// vectors and of one row by four, since few rows need more columns beside each other to have
+    /// enough sums under way.
     #[inline(always)]
-    pub(super) fn run<S: Simd, const M: usize, const N: usize>(&mut self, simd: S) {
+    pub(super) fn run<S: Simd, const M: usize, const N: usize, const N2: usize>(
+        &mut self,
+        simd: S,
+    ) {
         let mut first = 0;
         let mut at = 0;
         while first < self.layer.n_vectors {
             let width = panel_width(self.layer.n_vectors - first);
             let len = self.layer.n_inputs * width * LANES;
             let panel = &self.layer.panels[at..at + len];
-            self.run_panel::<S, M, N>(simd, panel, first, width);
+            self.run_panel::<S, M, N, N2>(simd, panel, first, width);
             first += width;
             at += len;
         }
     }
 
     #[inline(always)]
-    fn run_panel<S: Simd, const M: usize, const N: usize>(
+    fn run_panel<S: Simd, const M: usize, const N: usize, const N2: usize>(
         &mut self,
         simd: S,
         panel: &[f32],
@@ -112,10 +117,9 @@ impl Job<'_> {
             let mut vector = 0;
             while vector < width {
                 let tile = Tile { row, panel, width, vector, column: (first + vector) * LANES };
-                // Few rows need more columns beside each other, to have enough sums under way.
                 vector += match (n, width) {
                     (1, WIDE) => self.tile::<S, 1, 4>(simd, &tile),
-                    (2, WIDE) => self.tile::<S, 2, 2>(simd, &tile),
+                    (2, WIDE) => self.tile::<S, 2, N2>(simd, &tile),
                     (1, _) => self.tile::<S, 1, 1>(simd, &tile),
                     (2, _) => self.tile::<S, 2, 1>(simd, &tile),
                     (n, WIDE) if n == M => self.tile::<S, M, N>(simd, &tile),
@@ -143,7 +147,7 @@ impl Job<'_> {
         let bias = &self.layer.bias[tile.column..tile.column + N * LANES];
         let bias: [S::Vector; N] = std::array::from_fn(|n| simd.load(lanes(bias, n)));
         let mut sums = [bias; M];
-        for (input, weights) in tile.panel.chunks_exact(tile.width * LANES).enumerate() {
+        for (input, weights) in (0..n_inputs).zip(tile.panel.chunks_exact(tile.width * LANES)) {
             let weights = &weights[tile.vector * LANES..][..N * LANES];
             let weights: [S::Vector; N] = std::array::from_fn(|n| simd.load(lanes(weights, n)));
             for m in 0..M {

@@ -24,6 +24,14 @@ const THIRD: usize = CONVOLVED[2];
 const RECURRENT: usize = 2 * UNITS;
 const GATES: usize = 4 * UNITS;
 
+/// One frame of each of some streams, at most [`MAX_STREAMS`], and where the answers go.
+#[derive(Debug)]
+pub(super) struct Step<'a, 'b> {
+    pub(super) frames: &'a [&'b [f32]],
+    pub(super) states: &'a mut [&'b mut StreamState],
+    pub(super) probabilities: &'a mut [f32],
+}
+
 /// The network for one rate and where it works.
 #[derive(Debug)]
 pub(super) struct Network {
@@ -54,15 +62,10 @@ impl Network {
         }
     }
 
-    /// How likely each stream's frame is speech. At most [`MAX_STREAMS`] streams.
+    /// How likely each stream's frame is speech.
     #[inline(always)]
-    pub(super) fn run<S: Simd>(
-        &mut self,
-        simd: S,
-        frames: &[&[f32]],
-        states: &mut [&mut StreamState],
-        probabilities: &mut [f32],
-    ) {
+    pub(super) fn run<S: Simd>(&mut self, simd: S, step: Step<'_, '_>) {
+        let Step { frames, states, probabilities } = step;
         let weights = self.weights;
         let n_streams = frames.len();
         for (stream, (frame, state)) in frames.iter().zip(&mut *states).enumerate() {

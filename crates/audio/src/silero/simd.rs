@@ -4,7 +4,10 @@
 //! and how rows and columns are tiled over registers. Every implementation does the same
 //! operations in the same order for each lane, so which rows share a call never shows.
 
-use super::dense::Job;
+use super::{
+    dense::Job,
+    network::{Network, Step},
+};
 
 /// Lanes of a vector.
 pub(super) const LANES: usize = 16;
@@ -12,6 +15,11 @@ pub(super) const LANES: usize = 16;
 /// Sixteen lanes and what the network does with them.
 pub(super) trait Simd: Copy {
     type Vector: Copy;
+
+    /// The whole network, as one function that may use the instructions.
+    fn run(self, network: &mut Network, step: Step<'_, '_>);
+    /// A dense layer, as one function, with the tiles that suit the registers.
+    fn dense(self, job: &mut Job<'_>);
 
     fn splat(self, value: f32) -> Self::Vector;
     fn load(self, from: &[f32; LANES]) -> Self::Vector;
@@ -26,8 +34,6 @@ pub(super) trait Simd: Copy {
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// Two to the power of each lane, which must be a whole number from -126 to 127.
     fn pow2(self, a: Self::Vector) -> Self::Vector;
-    /// A dense layer, with the tiles that suit the registers.
-    fn dense(self, job: &mut Job<'_>);
 
     /// `1 / (1 + exp(-a))`
     #[inline(always)]
@@ -79,6 +85,14 @@ fn map2(a: [f32; LANES], b: [f32; LANES], combine: impl Fn(f32, f32) -> f32) -> 
 
 impl Simd for Portable {
     type Vector = [f32; LANES];
+
+    fn run(self, network: &mut Network, step: Step<'_, '_>) {
+        network.run(self, step);
+    }
+
+    fn dense(self, job: &mut Job<'_>) {
+        job.run::<Self, 4, 1, 1>(self);
+    }
 
     #[inline(always)]
     fn splat(self, value: f32) -> [f32; LANES] {
@@ -144,10 +158,6 @@ impl Simd for Portable {
     )]
     fn pow2(self, a: [f32; LANES]) -> [f32; LANES] {
         a.map(|whole| f32::from_bits(((whole as i32 + 127) as u32) << 23))
-    }
-
-    fn dense(self, job: &mut Job<'_>) {
-        job.run::<Self, 4, 1>(self);
     }
 }
 
