@@ -51,9 +51,9 @@ impl Silero {
         Self { rate, kind: Kind::best(), network: Network::new(rate) }
     }
 
-    /// A detector for each of what this CPU has.
-    #[cfg(test)]
-    fn every_kind(rate: Rate) -> Vec<Self> {
+    /// A detector for each set of instructions that this CPU has, the best first: to compare them.
+    #[must_use]
+    pub fn every_kind(rate: Rate) -> Vec<Self> {
         Kind::every().map(|kind| Self { kind, ..Self::new(rate) }).collect()
     }
 

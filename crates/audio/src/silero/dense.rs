@@ -8,15 +8,20 @@ use super::simd::{LANES, Simd};
 /// Vectors in a wide panel.
 const WIDE: usize = 4;
 
+/// A vector in memory, never across two cache lines.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([f32; LANES]);
+
 /// A matrix and its bias, packed in panels of columns: of four vectors, and of one for the rest.
 #[derive(Debug)]
 pub(super) struct Dense {
     n_inputs: usize,
     /// Vectors of outputs.
     n_vectors: usize,
-    bias: Vec<f32>,
+    bias: Vec<Line>,
     /// Panel after panel; in a panel, input after input, the weights of its columns.
-    panels: Vec<f32>,
+    panels: Vec<Line>,
 }
 
 impl Dense {
@@ -29,19 +34,22 @@ impl Dense {
         weight: impl Fn(usize, usize) -> f32,
     ) -> Self {
         let n_vectors = n_outputs.div_ceil(LANES);
-        let mut panels = Vec::with_capacity(n_inputs * n_vectors * LANES);
+        let line = |vector: usize, value: &dyn Fn(usize) -> f32| {
+            let output = |lane| vector * LANES + lane;
+            let value = |lane| if output(lane) < n_outputs { value(output(lane)) } else { 0.0 };
+            Line(std::array::from_fn(value))
+        };
+        let mut panels = Vec::with_capacity(n_inputs * n_vectors);
         let mut first = 0;
         while first < n_vectors {
             let width = panel_width(n_vectors - first);
             for input in 0..n_inputs {
-                for output in first * LANES..(first + width) * LANES {
-                    panels.push(if output < n_outputs { weight(output, input) } else { 0.0 });
-                }
+                let weights = |output| weight(output, input);
+                panels.extend((first..first + width).map(|vector| line(vector, &weights)));
             }
             first += width;
         }
-        let padded = 0..n_vectors * LANES;
-        let bias = padded.map(|at| if at < n_outputs { bias(at) } else { 0.0 }).collect();
+        let bias = (0..n_vectors).map(|vector| line(vector, &bias)).collect();
         Self { n_inputs, n_vectors, bias, panels }
     }
 }
@@ -94,7 +102,7 @@ impl Job<'_> {
         let mut at = 0;
         while first < self.layer.n_vectors {
             let width = panel_width(self.layer.n_vectors - first);
-            let len = self.layer.n_inputs * width * LANES;
+            let len = self.layer.n_inputs * width;
             let panel = &self.layer.panels[at..at + len];
             self.run_panel::<S, M, N, N2>(simd, panel, first, width);
             first += width;
@@ -106,17 +114,19 @@ impl Job<'_> {
     fn run_panel<S: Simd, const M: usize, const N: usize, const N2: usize>(
         &mut self,
         simd: S,
-        panel: &[f32],
+        panel: &[Line],
         first: usize,
         width: usize,
     ) {
         let n_rows = self.n_streams * self.n_times;
         let mut row = 0;
         while row < n_rows {
-            let n = (n_rows - row).min(M);
+            // Tiles of about the same height, rather than a small one at the end.
+            let n_left = n_rows - row;
+            let n = n_left.div_ceil(n_left.div_ceil(M));
             let mut vector = 0;
             while vector < width {
-                let tile = Tile { row, panel, width, vector, column: (first + vector) * LANES };
+                let tile = Tile { row, panel, width, vector, first };
                 vector += match (n, width) {
                     (1, WIDE) => self.tile::<S, 1, 4>(simd, &tile),
                     (2, WIDE) => self.tile::<S, 2, N2>(simd, &tile),
@@ -144,12 +154,13 @@ impl Job<'_> {
             let at = self.place(self.from_rows, tile.row + m);
             &self.from[at..at + n_inputs]
         });
-        let bias = &self.layer.bias[tile.column..tile.column + N * LANES];
-        let bias: [S::Vector; N] = std::array::from_fn(|n| simd.load(lanes(bias, n)));
+        let column = tile.first + tile.vector;
+        let bias = &self.layer.bias[column..column + N];
+        let bias: [S::Vector; N] = std::array::from_fn(|n| simd.load(&bias[n].0));
         let mut sums = [bias; M];
-        for (input, weights) in (0..n_inputs).zip(tile.panel.chunks_exact(tile.width * LANES)) {
-            let weights = &weights[tile.vector * LANES..][..N * LANES];
-            let weights: [S::Vector; N] = std::array::from_fn(|n| simd.load(lanes(weights, n)));
+        for (input, weights) in (0..n_inputs).zip(tile.panel.chunks_exact(tile.width)) {
+            let weights = &weights[tile.vector..tile.vector + N];
+            let weights: [S::Vector; N] = std::array::from_fn(|n| simd.load(&weights[n].0));
             for m in 0..M {
                 let value = simd.splat(rows[m][input]);
                 for n in 0..N {
@@ -159,7 +170,7 @@ impl Job<'_> {
         }
         let zero = simd.splat(0.0);
         for (m, sums) in sums.iter().enumerate() {
-            let at = self.place(self.to_rows, tile.row + m) + tile.column;
+            let at = self.place(self.to_rows, tile.row + m) + column * LANES;
             let to = &mut self.to[at..at + N * LANES];
             for (to, &sum) in to.as_chunks_mut().0.iter_mut().zip(sums) {
                 simd.store(if self.relu { simd.max(sum, zero) } else { sum }, to);
@@ -172,15 +183,10 @@ impl Job<'_> {
 /// Where a tile is.
 struct Tile<'a> {
     row: usize,
-    panel: &'a [f32],
+    panel: &'a [Line],
     width: usize,
     /// The first vector within the panel.
     vector: usize,
-    /// The first output.
-    column: usize,
-}
-
-#[inline(always)]
-fn lanes(numbers: &[f32], at: usize) -> &[f32; LANES] {
-    &numbers.as_chunks().0[at]
+    /// The panel's first vector within the layer.
+    first: usize,
 }
