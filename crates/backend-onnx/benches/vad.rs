@@ -57,19 +57,26 @@ fn main() {
                 found.push(micros_per_call(run) / rows as f64);
             }
         }
-        found.iter_mut().for_each(|rounds| rounds.sort_by(f64::total_cmp));
+        for rounds in &mut found {
+            rounds.sort_by(f64::total_cmp);
+        }
         table.push(found);
     }
 
     println!("Microseconds per frame, median of {ROUNDS} rounds (best)\n");
+    let n_columns = names.len();
     print!("| streams in a call |");
-    names.iter().for_each(|name| print!(" {name} |"));
+    for name in names {
+        print!(" {name} |");
+    }
     println!(" against ONNX Runtime | against rten |");
-    println!("|{}", "---|".repeat(names.len() + 3));
+    println!("|{}", "---|".repeat(n_columns + 3));
     let median = |rounds: &Vec<f64>| rounds[ROUNDS / 2];
     for (rows, found) in BATCHES.iter().zip(&table) {
         print!("| {rows} |");
-        found.iter().for_each(|rounds| print!(" {:.1} ({:.1}) |", median(rounds), rounds[0]));
+        for rounds in found {
+            print!(" {:.1} ({:.1}) |", median(rounds), rounds[0]);
+        }
         let ours = median(&found[0]);
         for theirs in &found[found.len() - 2..] {
             print!(" {:.1} x |", median(theirs) / ours);

@@ -74,6 +74,30 @@ fn place(event: &SegmentEvent) -> (u64, Option<u64>) {
     }
 }
 
+/// Each utterance begins once and ends once, none is empty, none has a sample of another, and one
+/// that was cut goes on where it was cut.
+fn assert_whole_and_apart(events: &[SegmentEvent]) {
+    let mut begun = None;
+    let mut last_end = 0;
+    for event in events {
+        match event {
+            SegmentEvent::SpeechStart { start } => {
+                assert_eq!(begun, None, "two starts");
+                assert!(last_end <= *start, "an overlap");
+                begun = Some(*start);
+            }
+            SegmentEvent::SpeechEnd { start, end, reason, .. } => {
+                assert_eq!(begun, Some(*start), "a gap");
+                assert!(start < end, "an empty utterance");
+                place(event);
+                begun = (*reason == EndReason::TooLong).then_some(*end);
+                last_end = *end;
+            }
+        }
+    }
+    assert_eq!(begun, None, "an utterance without an end");
+}
+
 #[test]
 fn speech_is_believed_with_the_fourth_frame_and_ends_with_the_nineteenth_silent_one() {
     // 90 ms are passed by three frames after the first, 600 ms by nineteen frames.
@@ -99,6 +123,33 @@ fn both_thresholds_are_strict_and_between_them_what_was_goes_on() {
     let (events, segmenter) = play(ValidSettings::default(), &frames(&[(4, 0.6), (200, 0.35)]));
     assert_eq!(events.len(), 1, "0.35 does not end");
     assert_eq!(segmenter.silence(), 0);
+}
+
+#[test]
+fn times_must_be_passed_not_reached() {
+    // Of exactly three and ten frames.
+    let settings = settings(|settings| {
+        settings.min_speech_time = ms(96);
+        settings.redemption_time = ms(320);
+    });
+    assert_eq!(play(settings, &frames(&[(4, 0.9)])).0, []);
+    assert_eq!(play(settings, &frames(&[(5, 0.9)])).0.len(), 1);
+    assert_eq!(play(settings, &frames(&[(5, 0.9), (10, 0.1)])).0.len(), 1);
+    assert_eq!(play(settings, &frames(&[(5, 0.9), (11, 0.1)])).0.len(), 2);
+}
+
+#[test]
+fn frames_that_were_flushed_before_they_were_judged_begin_nothing() {
+    let mut segmenter = Segmenter::new(ValidSettings::default(), Rate::Hz16000);
+    let mut events = run(&mut segmenter, &audio(5 * FRAME), &[0.9; 5], &[5 * 512]);
+    assert_eq!(segmenter.push(&vec![0.0; 10 * 512]), 10 * 512);
+    segmenter.flush(&mut events);
+    for _ in 0..10 {
+        segmenter.score(0.9, &mut events);
+    }
+
+    assert_eq!(events.len(), 2, "begun and flushed");
+    assert_eq!(segmenter.held(), 0, "and nothing of it is kept");
 }
 
 #[test]
@@ -258,7 +309,51 @@ fn any_settings() -> impl Strategy<Value = ValidSettings> {
     )
 }
 
+/// What a session may do with a segmenter.
+#[derive(Debug, Clone)]
+enum Deed {
+    Push(usize),
+    Score(usize, f32),
+    Flush,
+    Set(ValidSettings),
+}
+
+fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+    let deed = prop_oneof![
+        8 => (1_usize..20_000).prop_map(Deed::Push),
+        8 => (1_usize..40, prop::sample::select(vec![0.05, 0.4, 0.95, f32::NAN]))
+            .prop_map(|(n, probability)| Deed::Score(n, probability)),
+        1 => Just(Deed::Flush),
+        1 => any_settings().prop_map(Deed::Set),
+    ];
+    prop::collection::vec(deed, 1..120)
+}
+
 proptest! {
+    #[test]
+    fn whatever_is_done_utterances_are_whole_and_apart(deeds in deeds()) {
+        let mut segmenter = Segmenter::new(ValidSettings::default(), Rate::Hz16000);
+        let mut events = Vec::new();
+        for deed in deeds {
+            match deed {
+                Deed::Push(n) => {
+                    let from = segmenter.received();
+                    let samples: Vec<_> = (from..from + n as u64).map(|at| at as f32).collect();
+                    let _ = segmenter.push(&samples);
+                }
+                Deed::Score(n, probability) => {
+                    for _ in 0..n.min(segmenter.unscored(usize::MAX).len() / 512) {
+                        segmenter.score(probability, &mut events);
+                    }
+                }
+                Deed::Flush => segmenter.flush(&mut events),
+                Deed::Set(settings) => segmenter.set(settings),
+            }
+        }
+        segmenter.flush(&mut events);
+        assert_whole_and_apart(&events);
+    }
+
     #[test]
     fn any_chunking_gives_the_same_events(
         settings in any_settings(),
@@ -290,25 +385,12 @@ proptest! {
 
         let limits = *settings.get();
         let most = Rate::Hz16000.samples(limits.max_utterance) + FRAME;
-        let mut begun = None;
-        let mut last_end = 0;
+        assert_whole_and_apart(&events);
         for event in &events {
-            match event {
-                SegmentEvent::SpeechStart { start } => {
-                    prop_assert_eq!(begun, None, "two starts");
-                    prop_assert!(last_end <= *start, "an overlap");
-                    begun = Some(*start);
-                }
-                SegmentEvent::SpeechEnd { start, end, reason, .. } => {
-                    prop_assert_eq!(begun, Some(*start), "a gap");
-                    place(event);
-                    prop_assert!(start < end && end - start <= most);
-                    begun = (*reason == EndReason::TooLong).then_some(*end);
-                    last_end = *end;
-                }
+            if let (start, Some(end)) = place(event) {
+                prop_assert!(end - start <= most);
             }
         }
-        prop_assert_eq!(begun, None, "an utterance without an end");
         prop_assert!(segmenter.held() <= Rate::Hz16000.samples(limits.pre_speech_pad) + FRAME);
     }
 }
