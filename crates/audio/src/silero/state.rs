@@ -11,6 +11,9 @@ pub struct StreamState {
     pub(super) context: [f32; 64],
 }
 
+/// It is there for every open stream, also for those that say nothing.
+const _: () = assert!(size_of::<StreamState>() == 1280);
+
 impl Default for StreamState {
     fn default() -> Self {
         Self { hidden: [0.0; UNITS], cell: [0.0; UNITS], context: [0.0; 64] }
