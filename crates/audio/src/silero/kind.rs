@@ -22,7 +22,7 @@ impl Kind {
         #[cfg(target_arch = "x86_64")]
         let special = [Avx512::detect().map(Self::Avx512), Avx2::detect().map(Self::Avx2)];
         #[cfg(not(target_arch = "x86_64"))]
-        let special = [];
+        let special: [Option<Self>; 0] = [];
         special.into_iter().flatten().chain([Self::Portable])
     }
 
