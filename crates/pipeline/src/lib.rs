@@ -12,6 +12,7 @@ mod models;
 mod parts;
 mod ride;
 mod sequences;
+mod vad;
 mod versions;
 
 pub use control::{Answer, Control, ControlError, Known};
@@ -21,4 +22,7 @@ pub use model::{Ask, Blueprint, Build, Clock, FindRagged, Mode, Model, ModelFact
 pub use models::{ModelName, Models, NameError};
 pub use ride::Ride;
 pub use sequences::{Sequence, SequenceError, SequenceId, SequenceLimits};
+pub use vad::{
+    Probabilities, VoiceDetector, VoiceError, VoiceSettings, VoiceStartError, VoiceStream,
+};
 pub use versions::{NoSuchVersion, VersionPolicy};
