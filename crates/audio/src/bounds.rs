@@ -28,7 +28,7 @@ impl Default for Bounds {
         Self {
             rates: 8_000..=192_000,
             max_channels: 8,
-            max_duration: Duration::from_secs(24 * 60 * 60),
+            max_duration: Duration::from_hours(24),
             max_expansion: 4096,
             max_header_bytes: 4 << 20,
             max_held_bytes: 4 << 20,

@@ -32,45 +32,59 @@ pub enum Encoding {
     M4a,
     /// Opus in Ogg.
     Ogg,
-    /// Opus in WebM or Matroska.
+    /// Opus in `WebM` or Matroska.
     Webm,
 }
 
-/// Every encoding with the names it goes by; the first is the one we write.
-const NAMES: &[(Encoding, &[&str])] = &[
-    (Encoding::Auto, &["auto"]),
-    (Encoding::S16le, &["s16le", "linear16", "pcm_s16le", "pcm16", "s16"]),
-    (Encoding::S24le, &["s24le", "linear24", "pcm_s24le", "pcm24", "s24"]),
-    (Encoding::S32le, &["s32le", "linear32", "pcm_s32le", "pcm32", "s32"]),
-    (Encoding::F32le, &["f32le", "pcm_f32le", "f32", "float32"]),
-    (Encoding::Mulaw, &["mulaw", "pcm_mulaw", "pcmu", "ulaw", "mu-law", "g711_ulaw"]),
-    (Encoding::Alaw, &["alaw", "pcm_alaw", "pcma", "a-law", "g711_alaw"]),
-    (Encoding::Wav, &["wav", "wave"]),
-    (Encoding::Flac, &["flac"]),
-    (Encoding::Mp3, &["mp3", "mpga", "mpeg"]),
-    (Encoding::Aac, &["aac", "adts"]),
-    (Encoding::M4a, &["m4a", "mp4"]),
-    (Encoding::Ogg, &["ogg", "opus", "ogg-opus", "ogg_opus", "oga"]),
-    (Encoding::Webm, &["webm", "mkv", "mka", "matroska"]),
+/// Every encoding, in the order of the documentation.
+const ALL: [Encoding; 14] = [
+    Encoding::Auto,
+    Encoding::S16le,
+    Encoding::S24le,
+    Encoding::S32le,
+    Encoding::F32le,
+    Encoding::Mulaw,
+    Encoding::Alaw,
+    Encoding::Wav,
+    Encoding::Flac,
+    Encoding::Mp3,
+    Encoding::Aac,
+    Encoding::M4a,
+    Encoding::Ogg,
+    Encoding::Webm,
 ];
 
 impl Encoding {
     /// Every encoding, in the order of the documentation.
     pub fn all() -> impl Iterator<Item = Self> {
-        NAMES.iter().map(|(encoding, _)| *encoding)
+        ALL.into_iter()
     }
 
     /// The name we write.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         self.names()[0]
     }
 
     /// Every name that is understood, the one we write first.
     #[must_use]
-    pub fn names(self) -> &'static [&'static str] {
-        let found = NAMES.iter().find(|(encoding, _)| *encoding == self);
-        found.map(|(_, names)| *names).expect("every encoding is in the table; a test sees to it")
+    pub const fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Auto => &["auto"],
+            Self::S16le => &["s16le", "linear16", "pcm_s16le", "pcm16", "s16"],
+            Self::S24le => &["s24le", "linear24", "pcm_s24le", "pcm24", "s24"],
+            Self::S32le => &["s32le", "linear32", "pcm_s32le", "pcm32", "s32"],
+            Self::F32le => &["f32le", "pcm_f32le", "f32", "float32"],
+            Self::Mulaw => &["mulaw", "pcm_mulaw", "pcmu", "ulaw", "mu-law", "g711_ulaw"],
+            Self::Alaw => &["alaw", "pcm_alaw", "pcma", "a-law", "g711_alaw"],
+            Self::Wav => &["wav", "wave"],
+            Self::Flac => &["flac"],
+            Self::Mp3 => &["mp3", "mpga", "mpeg"],
+            Self::Aac => &["aac", "adts"],
+            Self::M4a => &["m4a", "mp4"],
+            Self::Ogg => &["ogg", "opus", "ogg-opus", "ogg_opus", "oga"],
+            Self::Webm => &["webm", "mkv", "mka", "matroska"],
+        }
     }
 
     /// Bytes of one sample of a raw encoding; `None` for containers.
@@ -118,10 +132,9 @@ impl FromStr for Encoding {
 
     fn from_str(written: &str) -> Result<Self, UnknownEncoding> {
         let wanted = written.trim();
-        let known = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(wanted));
-        let found = NAMES.iter().find(|(_, names)| known(names));
-        found
-            .map(|(encoding, _)| *encoding)
+        let is_name = |name: &&str| name.eq_ignore_ascii_case(wanted);
+        Self::all()
+            .find(|encoding| encoding.names().iter().any(&is_name))
             .ok_or_else(|| UnknownEncoding { written: wanted.chars().take(32).collect() })
     }
 }

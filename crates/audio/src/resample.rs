@@ -11,7 +11,7 @@
 
 mod filter;
 
-use crate::Sink;
+use crate::{Sink, sink::views};
 
 use filter::Filter;
 
@@ -103,7 +103,7 @@ impl Resampler {
         (self.at, self.rest) = (at - done, rest);
         self.frames_out += n_made as u64;
         if n_made > 0 {
-            super::sink::give(&self.made, sink);
+            sink.take(&views(&self.made));
         }
     }
 }

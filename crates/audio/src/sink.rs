@@ -1,5 +1,7 @@
 //! Where decoded samples go.
 
+use smallvec::SmallVec;
+
 /// Takes samples as they are decoded.
 pub trait Sink {
     /// Takes the next frames: one plane per channel, all of the same length and never empty.
@@ -26,8 +28,7 @@ impl<F: FnMut(&[&[f32]])> Sink for F {
     }
 }
 
-/// Gives owned planes to a sink.
-pub(crate) fn give(planes: &[Vec<f32>], sink: &mut dyn Sink) {
-    let planes: Vec<&[f32]> = planes.iter().map(Vec::as_slice).collect();
-    sink.take(&planes);
+/// Planes as a sink takes them.
+pub(crate) fn views(planes: &[Vec<f32>]) -> SmallVec<[&[f32]; 8]> {
+    planes.iter().map(Vec::as_slice).collect()
 }

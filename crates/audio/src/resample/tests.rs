@@ -1,5 +1,7 @@
 //! Lengths, places and purity of what the resampler makes.
 
+#![allow(clippy::cast_sign_loss, reason = "lengths are not negative")]
+
 use std::f64::consts::TAU;
 
 use proptest::prelude::*;
