@@ -6,6 +6,7 @@ use paceline_audio::{Bounds, DecodeError, Decoder, Encoding, Source};
 
 use crate::{
     fixtures::{decode, read},
+    flac::{frame, head},
     wav::wav,
 };
 
@@ -58,33 +59,11 @@ fn opus_that_decodes_to_hours_stops_at_the_longest_that_is_taken() {
 
 #[test]
 fn flac_that_explodes_is_refused() {
-    let bytes = [b"fLaC\x80\0\0\x22".to_vec(), flac_bomb(200)].concat();
+    // 8 channels, each of which is one value for 65 535 frames.
+    let frames = (0..200).map(|number| frame(number, 8, 65_535, &[0, 0, 1].repeat(8)));
+    let bytes = [head(48_000, 8, 65_535), frames.flatten().collect()].concat();
     let (error, _) = refusal(&bytes, &Bounds::default());
     assert_eq!(error, DecodeError::Expansion { limit: 4096 });
-}
-
-/// Stream information and frames of 8 channels, each of which is one value for 65 535 frames.
-fn flac_bomb(n_frames: u32) -> Vec<u8> {
-    let crc = |polynomial: u32, width: u32, bytes: &[u8]| {
-        bytes.iter().fold(0_u32, |crc, byte| {
-            (0..8).fold(crc ^ u32::from(*byte) << (width - 8), |crc, _| {
-                let top = crc >> (width - 1) & 1;
-                (crc << 1 & ((1 << width) - 1)) ^ (top * polynomial)
-            })
-        })
-    };
-    let about = 48_000_u64 << 44 | 7 << 41 | 15 << 36;
-    let mut bytes = [&[0xff; 4][..], &[0; 6], &about.to_be_bytes(), &[0; 16]].concat();
-    for number in 0..n_frames {
-        let number = char::from_u32(number).unwrap().to_string();
-        let mut frame = vec![0xff, 0xf8, 0x70, 0x78];
-        frame.extend([number.as_bytes(), &[0xff, 0xfe]].concat());
-        frame.push(crc(0x07, 8, &frame) as u8);
-        frame.extend([0, 0, 1].repeat(8));
-        frame.extend((crc(0x8005, 16, &frame) as u16).to_be_bytes());
-        bytes.extend(frame);
-    }
-    bytes
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod bombs;
 mod chunking;
 mod defects;
 mod fixtures;
+mod flac;
 mod matrix;
 mod reference;
 mod wav;
