@@ -130,7 +130,10 @@ fn cuda_that_is_not_there_is_an_error_and_not_the_cpu() {
     // The library that the tests install has no CUDA in it.
     let error = error(&OnnxOptions { cuda_device: Some(0), ..options });
 
-    assert!(error.contains("CUDA device 0 cannot be had: CUDA execution provider is not enabled"), "{error}");
+    assert!(
+        error.contains("CUDA device 0 cannot be had: CUDA execution provider is not enabled"),
+        "{error}"
+    );
     assert!(error.contains("install `onnxruntime-gpu`"), "{error}");
 }
 
