@@ -17,6 +17,8 @@ use paceline_batch::Settings;
 use paceline_pipeline::{Mode, VersionPolicy};
 use serde::{Deserialize, Serialize};
 
+pub use crate::triton::Declared;
+
 pub use crate::onnx::{Constant, Device, EngineName, LevelName, OnnxSection};
 
 /// Everything that can be set.
@@ -115,6 +117,9 @@ pub struct ModelSection {
     /// Which axes are padded where items differ in length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub padding: Option<PaddingSection>,
+    /// What a Triton configuration says about its tensors; a `model.toml` leaves that to the model.
+    #[serde(skip)]
+    pub declared: Declared,
 }
 
 /// What can run a model.
