@@ -105,8 +105,8 @@ impl Subject {
             outputs.chain(states.iter().map(|state| &*state.output)).collect(),
         ] {
             names.sort_unstable();
-            if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-                return Err(Fault(format!("it declares `{}` twice", twice[0])));
+            if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Fault(format!("it declares `{twice}` twice")));
             }
         }
         Ok(())

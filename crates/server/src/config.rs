@@ -179,6 +179,7 @@ mod optional_duration {
 
     use serde::{Deserializer, Serializer};
 
+    #[expect(clippy::ref_option, reason = "the form in which it is called")]
     pub(super) fn serialize<S: Serializer>(
         value: &Option<Duration>,
         serializer: S,

@@ -56,7 +56,7 @@ pub(crate) fn section(config: &ModelConfig) -> Result<ModelSection, String> {
     match &config.scheduling_choice {
         None => {}
         Some(SchedulingChoice::DynamicBatching(dynamic)) => {
-            dynamic_batching(dynamic, &mut section.batch)?
+            dynamic_batching(dynamic, &mut section.batch)?;
         }
         Some(SchedulingChoice::SequenceBatching(sequence)) => {
             sequence_batching(sequence, &mut section)?;

@@ -23,10 +23,10 @@ pub(super) fn sample(dtype: DType, shape: Shape) -> Tensor {
             DType::F64 => data.extend((f64::from(number) / 101.0).to_le_bytes()),
             // 0, 0.5 and 1 as they are written.
             DType::F16 => {
-                data.extend([0_u16, 0x3800, 0x3c00][usize::from(number % 3)].to_le_bytes())
+                data.extend([0_u16, 0x3800, 0x3c00][usize::from(number % 3)].to_le_bytes());
             }
             DType::BF16 => {
-                data.extend([0_u16, 0x3f00, 0x3f80][usize::from(number % 3)].to_le_bytes())
+                data.extend([0_u16, 0x3f00, 0x3f80][usize::from(number % 3)].to_le_bytes());
             }
             DType::Bytes => {
                 data.extend(u32::from(number % 5).to_le_bytes());
