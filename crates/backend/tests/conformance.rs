@@ -25,6 +25,7 @@ struct Faulty {
     n_calls: usize,
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the form that the suite takes")]
 fn faulty(fault: &'static str) -> Result<Box<dyn Backend>, BackendError> {
     let spec = |name: &str| TensorSpec {
         name: name.to_owned(),

@@ -17,8 +17,6 @@ use paceline_batch::Settings;
 use paceline_pipeline::{Mode, VersionPolicy};
 use serde::{Deserialize, Serialize};
 
-pub use crate::triton::Declared;
-
 pub use crate::onnx::{Constant, Device, EngineName, LevelName, OnnxSection};
 
 /// Everything that can be set.
@@ -119,7 +117,7 @@ pub struct ModelSection {
     pub padding: Option<PaddingSection>,
     /// What a Triton configuration says about its tensors; a `model.toml` leaves that to the model.
     #[serde(skip)]
-    pub declared: Declared,
+    pub declared: crate::triton::Declared,
 }
 
 /// What can run a model.
