@@ -19,7 +19,7 @@ use paceline_pipeline::VersionPolicy;
 
 use crate::config::{BackendName, Device, ModelSection, OnnxSection};
 
-pub use declared::Declared;
+pub(crate) use declared::Declared;
 
 /// Turns a Triton configuration into a model's section.
 ///
