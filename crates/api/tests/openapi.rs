@@ -1,4 +1,4 @@
-//! The OpenAPI document and the routes say the same.
+//! The `OpenAPI` document and the routes say the same.
 
 use std::{collections::BTreeSet, sync::Arc};
 

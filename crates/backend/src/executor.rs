@@ -310,7 +310,7 @@ fn failed(error: crate::StackError) -> BackendError {
 }
 
 /// A row's worth of zeros for each of `rows` rows of a state.
-fn zeros_of_state(state: &StateSpec, rows: usize) -> Tensor {
+pub(crate) fn zeros_of_state(state: &StateSpec, rows: usize) -> Tensor {
     let mut shape: Shape = state
         .input
         .dims

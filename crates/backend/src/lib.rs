@@ -4,6 +4,8 @@
 //! are already stacked over the rows of a batch and gives tensors stacked the same way. Who
 //! stacks, pads, keeps lane state and splits the answers is the executor, once for all backends.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod executor;
 pub mod simulated;

@@ -4,6 +4,7 @@
 //! one way in, whatever the wire.
 
 pub mod adapt;
+mod blueprint;
 mod control;
 mod counts;
 mod error;
@@ -15,10 +16,11 @@ mod sequences;
 mod vad;
 mod versions;
 
+pub use blueprint::{Blueprint, Build, Clock, FindRagged, Mode, OpenError};
 pub use control::{Answer, Control, ControlError, Known};
 pub use counts::ModelStats;
 pub use error::InferError;
-pub use model::{Ask, Blueprint, Build, Clock, FindRagged, Mode, Model, ModelFacts, OpenError};
+pub use model::{Ask, Model, ModelFacts};
 pub use models::{ModelName, Models, NameError};
 pub use ride::Ride;
 pub use sequences::{Sequence, SequenceError, SequenceId, SequenceLimits};

@@ -8,97 +8,20 @@ use std::{
     time::Duration,
 };
 
-use paceline_backend::{
-    Backend, BackendError, Instance, Item, Output, Ragged, WarmUp, run_on_thread,
-};
-use paceline_batch::{
-    Batcher, Key, Limits, Priority, Runner, Settings, SettingsError, Stats, Tag, Timekeeper,
-};
+use paceline_backend::{Instance, Item, Output, Ragged, WarmUp, run_on_thread};
+use paceline_batch::{Batcher, Key, Limits, Priority, Runner, Settings, Stats, Tag};
 use paceline_types::{Dim, Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::{
-    InferError, ModelStats, Ride, Sequence, SequenceError, SequenceLimits, VersionPolicy,
+    Blueprint, Clock, InferError, Mode, ModelStats, OpenError, Ride, Sequence, SequenceError,
+    VersionPolicy,
     adapt::Adapter,
     counts::Counts,
     parts::{self, Inputs, MAX_PARTS},
     sequences::Sequences,
 };
-
-/// How a model's items reach its instances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// In batches.
-    #[default]
-    Batch,
-    /// One by one, without waiting, over several instances: for models that do not batch.
-    Pool,
-    /// One by one on an instance of its own, never dropped: for calls that must not queue behind
-    /// a stream.
-    Direct,
-}
-
-/// Makes an instance; called once for each, and again after a panic.
-pub type Build = Arc<dyn Fn(usize) -> Result<Box<dyn Backend>, BackendError> + Send + Sync>;
-
-/// Finds the padded axes in a signature, or says what is wrong with how they were named.
-pub type FindRagged = Box<dyn FnOnce(&Signature) -> Result<Ragged, String> + Send>;
-
-/// What enforces a model's deadlines; it must be run.
-pub type Clock = Timekeeper<Item, Output, Vec<Tensor>>;
-
-/// What is needed to serve a model.
-pub struct Blueprint {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: u64,
-    /// Which of its versions are served, for those who ask.
-    pub version_policy: VersionPolicy,
-    /// What runs it, as the protocol's `platform` says it.
-    pub platform: String,
-    /// How items reach its instances.
-    pub mode: Mode,
-    /// The batcher's settings.
-    pub batch: Settings,
-    /// How many instances it has.
-    pub instances: usize,
-    /// Makes an instance.
-    pub build: Build,
-    /// Names of the padded axes, once the signature is known.
-    pub ragged: FindRagged,
-    /// Bounds on its sequences, where it is stateful.
-    pub sequences: SequenceLimits,
-    /// What free extents are taken as when it is warmed up.
-    pub warm_up_length: usize,
-    /// Plain bytes in, plain JSON out.
-    pub adapter: Option<Box<dyn Adapter>>,
-}
-
-impl std::fmt::Debug for Blueprint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Blueprint").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// Why a model cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The model itself.
-    #[error(transparent)]
-    Backend(#[from] BackendError),
-    /// Its batch settings.
-    #[error("batch.{0}")]
-    Settings(#[from] SettingsError),
-    /// Its padded axes.
-    #[error("padding: {0}")]
-    Ragged(String),
-    /// The system.
-    #[error("no thread for an instance")]
-    Thread(#[from] std::io::Error),
-}
 
 /// One version of a model, served. Dropping the last reference closes it; what it accepted is
 /// answered all the same.
@@ -328,7 +251,11 @@ impl Model {
         };
         let inputs = std::mem::take(&mut ask.inputs);
         let (output, ride) = if let Some(sequences) = &self.sequences {
-            self.infer_step(sequences, ask.sequence, inputs, rows, &tag).await?
+            if rows != 1 {
+                return Err(SequenceError::Rows(rows).into());
+            }
+            let step = ask.sequence.ok_or(SequenceError::Missing)?;
+            self.infer_step(sequences, step, inputs, tag).await?
         } else {
             let most = self.facts.limits.max_rows(tag.length);
             // Where not even one row fits, the batcher says why.
@@ -348,17 +275,12 @@ impl Model {
     async fn infer_step(
         &self,
         sequences: &Sequences,
-        step: Option<Sequence>,
+        step: Sequence,
         inputs: Inputs,
-        rows: usize,
-        tag: &Tag,
+        tag: Tag,
     ) -> Result<(Output, Ride), InferError> {
-        let step = step.ok_or(SequenceError::Missing)?;
-        if rows != 1 {
-            return Err(SequenceError::Rows(rows).into());
-        }
         let open = sequences.enter(&step, &self.batcher)?;
-        let tag = sized(tag, &inputs, rows);
+        let tag = sized(&tag, &inputs, 1);
         let submitted = open.lane.try_submit(Item { inputs }, &tag);
         if submitted.is_err() && step.start {
             sequences.forget(&step.id, &open);

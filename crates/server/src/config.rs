@@ -216,6 +216,9 @@ pub struct ModelSection {
     /// Which axes are padded where items differ in length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub padding: Option<PaddingSection>,
+    /// What a Triton configuration says about its tensors; a `model.toml` leaves that to the model.
+    #[serde(skip)]
+    pub declared: crate::triton::Declared,
 }
 
 /// What can run a model.
@@ -275,6 +278,7 @@ mod optional_duration {
 
     use serde::{Deserializer, Serializer};
 
+    #[expect(clippy::ref_option, reason = "the form in which it is called")]
     pub(super) fn serialize<S: Serializer>(
         value: &Option<Duration>,
         serializer: S,

@@ -191,19 +191,17 @@ impl Constant {
 /// Appends a number, if the type has it.
 #[expect(
     clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    clippy::float_cmp,
-    reason = "what does not survive the way there and back is refused"
+    reason = "rounding is what FP32 means; the rest saturates"
 )]
 fn write(value: f64, dtype: DType, data: &mut Vec<u8>) -> Option<()> {
+    let whole = (value.fract() == 0.0).then_some(value as i128);
     macro_rules! whole {
         ($type:ty) => {
-            data.extend((value as $type as f64 == value).then_some(value as $type)?.to_le_bytes())
+            data.extend(<$type>::try_from(whole?).ok()?.to_le_bytes())
         };
     }
     match dtype {
-        DType::Bool => data.push((value == 0.0 || value == 1.0).then_some(value as u8)?),
+        DType::Bool => data.push(u8::try_from(whole?).ok().filter(|bit| *bit <= 1)?),
         DType::U8 => whole!(u8),
         DType::U16 => whole!(u16),
         DType::U32 => whole!(u32),

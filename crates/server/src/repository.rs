@@ -148,7 +148,12 @@ fn blueprint(
         Some(BackendName::Onnx) | None => {
             let onnx = section.onnx.clone().unwrap_or_default();
             let options = onnx.options(onnx_file(folder, version)).map_err(wrong)?;
-            let build = move |_| Ok(Box::new(OnnxBackend::load(&options)?) as Box<dyn Backend>);
+            let declared = section.declared.clone();
+            let build = move |_| {
+                let backend = OnnxBackend::load(&options)?;
+                declared.check(backend.signature()).map_err(BackendError::Load)?;
+                Ok(Box::new(backend) as Box<dyn Backend>)
+            };
             (Arc::new(build), "onnx")
         }
     };
@@ -185,6 +190,10 @@ fn read_section(folder: &Path, name: &ModelName) -> Result<ModelSection, LoadErr
     })?;
     let place = |message: String| wrong(format!("{}: {message}", triton.display()));
     let config = pbtxt::parse(&text).map_err(|error| place(error.to_string()))?;
+    // An empty name is the folder's.
+    if !config.name.is_empty() && config.name != name.as_str() {
+        return Err(place(format!("its name is `{}`, but the folder's is `{name}`", config.name)));
+    }
     triton::section(&config).map_err(place)
 }
 

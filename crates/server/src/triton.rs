@@ -3,6 +3,8 @@
 //! What is understood is honoured; what is not is refused by its name, never ignored: a setting
 //! that silently does nothing is worse than one that is not there.
 
+mod declared;
+
 use std::{num::NonZeroUsize, time::Duration};
 
 use paceline_api::oip::proto::{
@@ -16,6 +18,8 @@ use paceline_batch::Settings;
 use paceline_pipeline::VersionPolicy;
 
 use crate::config::{BackendName, Device, ModelSection, OnnxSection};
+
+pub(crate) use declared::Declared;
 
 /// Turns a Triton configuration into a model's section.
 ///
@@ -46,12 +50,13 @@ pub(crate) fn section(config: &ModelConfig) -> Result<ModelSection, String> {
             ..Settings::default()
         },
         onnx: Some(OnnxSection { device, batched: Some(0 < max_items), ..OnnxSection::default() }),
+        declared: Declared::read(config)?,
         ..ModelSection::default()
     };
     match &config.scheduling_choice {
         None => {}
         Some(SchedulingChoice::DynamicBatching(dynamic)) => {
-            dynamic_batching(dynamic, &mut section.batch)?
+            dynamic_batching(dynamic, &mut section.batch)?;
         }
         Some(SchedulingChoice::SequenceBatching(sequence)) => {
             sequence_batching(sequence, &mut section)?;

@@ -219,8 +219,8 @@ async fn several_versions_are_served_at_once_and_each_is_reached_by_its_number()
     assert_eq!(server.get("/v2/models/simulated").await.1["versions"], json!(["1", "3"]));
     assert_eq!(server.post("/v2/repository/models/simulated/unload", &json!({})).await.0, 200);
     let (_, index) = server.post("/v2/repository/index", &json!({})).await;
-    let states: Vec<_> = index.as_array().unwrap().iter().map(|e| &e["state"]).collect();
-    assert_eq!(states, ["UNAVAILABLE", "UNAVAILABLE"]);
+    let gone: Vec<_> = index.as_array().unwrap().iter().map(|e| &e["state"]).collect();
+    assert_eq!(gone, ["UNAVAILABLE", "UNAVAILABLE"]);
     assert_eq!(server.post("/v2/repository/index", &json!({"ready": true})).await.1, json!([]));
 }
 

@@ -1,4 +1,4 @@
-//! What this door takes and gives, as an OpenAPI document for programs and as a page for people.
+//! What this door takes and gives, as an `OpenAPI` document for programs and as a page for people.
 //!
 //! `openapi/document.json` is written by hand. Added to it here is what the code knows better: the
 //! version, the closed sets of words, and the second path under which each model can be reached.

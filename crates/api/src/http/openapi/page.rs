@@ -1,4 +1,4 @@
-//! The OpenAPI document as one page that needs nothing else: no script, no font, no other file.
+//! The `OpenAPI` document as one page that needs nothing else: no script, no font, no other file.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -9,10 +9,7 @@ const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
 /// The page for a document.
 pub(super) fn render(document: &Value) -> String {
-    let mut page = String::new();
-    // Writing to a string cannot fail.
-    let _ = write!(page, "{}", Page(document));
-    page
+    Page(document).to_string()
 }
 
 struct Page<'a>(&'a Value);
@@ -36,9 +33,8 @@ impl Display for Page<'_> {
             write!(f, "<h2>{}</h2><p>{}</p>", text(&tag["name"]), text(&tag["description"]))?;
             for (path, item) in entries(&self.0["paths"]) {
                 for method in METHODS {
-                    let operation = &item[method];
-                    if list(&operation["tags"]).contains(&tag["name"]) {
-                        self.operation(f, method, path, item, operation)?;
+                    if list(&item[method]["tags"]).contains(&tag["name"]) {
+                        self.operation(f, method, path, item)?;
                     }
                 }
             }
@@ -60,8 +56,8 @@ impl Page<'_> {
         method: &str,
         path: &str,
         item: &Value,
-        operation: &Value,
     ) -> fmt::Result {
+        let operation = &item[method];
         write!(
             f,
             "<details><summary><b>{}</b> <code>{}</code> {}</summary><p>{}</p>",
