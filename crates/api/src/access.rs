@@ -171,12 +171,6 @@ impl Access {
         self.tokens.is_empty() && self.anonymous == Roles::ALL
     }
 
-    /// Whether some token has this role.
-    #[must_use]
-    pub fn grants(&self, role: Role) -> bool {
-        self.tokens.iter().any(|token| token.roles.has(role))
-    }
-
     /// The one place where this is decided.
     #[must_use]
     pub fn decide(&self, needs: Needs, credentials: Credentials<'_>) -> Decision {

@@ -92,6 +92,42 @@ fn gates(
     unset: impl Fn(&TokenSection) -> Result<(), AccessError>,
 ) -> Result<Gates, AccessError> {
     section.validate().map_err(AccessError::Setting)?;
+    let access = Arc::new(access(section, unset)?);
+    refuse_exposed(section)?;
+    let tls = section.tls.as_ref().map(|tls| {
+        let files = tls.files().map_err(AccessError::Setting)?;
+        Ok::<_, AccessError>(Arc::new(Tls::load(files)?))
+    });
+    let gate = |address: SocketAddr| {
+        Gate::new(Arc::clone(&access))
+            .hosts(hosts(section, address))
+            .origins(Origins::new(section.allowed_origins.clone()))
+    };
+    let main = |address: SocketAddr| {
+        if section.admin_listen.is_some() {
+            return gate(address).serving(Roles::USE, AT_ADMIN);
+        }
+        let here =
+            CONTROL.into_iter().filter(|role| !is_exposed(address) || grants(section, *role));
+        gate(address).serving(here.fold(Roles::USE, Roles::with), NOT_EXPOSED)
+    };
+    let control = || CONTROL.into_iter().collect();
+    Ok(Gates {
+        http: main(section.listen),
+        grpc: main(section.grpc_listen),
+        admin: section.admin_listen.map(|address| gate(address).serving(control(), ONLY_ADMIN)),
+        tls: tls.transpose()?,
+    })
+}
+
+/// Roles that change or show what the server is, and not what its models say.
+const CONTROL: [Role; 2] = [Role::Admin, Role::Metrics];
+
+/// Who may do what.
+fn access(
+    section: &ServerSection,
+    unset: impl Fn(&TokenSection) -> Result<(), AccessError>,
+) -> Result<Access, AccessError> {
     let mut access = if section.tokens.is_empty() {
         Access::open()
     } else if section.allow_anonymous {
@@ -109,58 +145,40 @@ fn gates(
             None => unset(token)?,
         }
     }
-    let is_guarded = !section.tokens.is_empty() || section.allow_anonymous;
-    let open = [("listen", section.listen), ("grpc_listen", section.grpc_listen)];
-    if let Some((key, address)) =
-        open.into_iter().find(|(_, address)| is_exposed(address) && !is_guarded)
-    {
-        return Err(AccessError::Exposed { key, address });
-    }
-    let may_control = |role| section.tokens.iter().any(|token| token.roles().has(role));
-    if let Some(address) = section.admin_listen.filter(is_exposed)
-        && !may_control(Role::Admin)
-        && !may_control(Role::Metrics)
-    {
-        return Err(AccessError::AdminExposed(address));
-    }
-    let tls = match &section.tls {
-        None => None,
-        Some(tls) => {
-            let files = tls.files().map_err(AccessError::Setting)?;
-            Some(Arc::new(Tls::load(files)?))
+    Ok(access)
+}
+
+fn refuse_exposed(section: &ServerSection) -> Result<(), AccessError> {
+    if section.tokens.is_empty() && !section.allow_anonymous {
+        for (key, address) in [("listen", section.listen), ("grpc_listen", section.grpc_listen)] {
+            if is_exposed(address) {
+                return Err(AccessError::Exposed { key, address });
+            }
         }
-    };
-    let access = Arc::new(access);
-    let gate = |address: &SocketAddr| {
-        Gate::new(Arc::clone(&access))
-            .hosts(hosts(section, address))
-            .origins(Origins::new(section.allowed_origins.clone()))
-    };
-    let main = |address: &SocketAddr| match section.admin_listen {
-        Some(_) => gate(address).serving(Roles::USE, AT_ADMIN),
-        None => {
-            let control = [Role::Admin, Role::Metrics].into_iter();
-            let here = control.filter(|role| !is_exposed(address) || may_control(*role));
-            gate(address).serving(here.fold(Roles::USE, Roles::with), NOT_EXPOSED)
+    }
+    match section.admin_listen {
+        Some(address)
+            if is_exposed(address) && !CONTROL.iter().any(|role| grants(section, *role)) =>
+        {
+            Err(AccessError::AdminExposed(address))
         }
-    };
-    let control = Roles::NONE.with(Role::Admin).with(Role::Metrics);
-    Ok(Gates {
-        http: main(&section.listen),
-        grpc: main(&section.grpc_listen),
-        admin: section.admin_listen.map(|address| gate(&address).serving(control, ONLY_ADMIN)),
-        tls,
-    })
+        _ => Ok(()),
+    }
+}
+
+/// Whether some token has this role.
+fn grants(section: &ServerSection, role: Role) -> bool {
+    section.tokens.iter().any(|token| token.roles().has(role))
 }
 
 /// Whether others than this machine can reach an address.
-fn is_exposed(address: &SocketAddr) -> bool {
+fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
 /// Where only this machine can reach, a name that is not its own is a page's trick. Elsewhere
 /// names cannot be known, unless they are said.
-fn hosts(section: &ServerSection, address: &SocketAddr) -> Hosts {
+fn hosts(section: &ServerSection, address: SocketAddr) -> Hosts {
     if is_exposed(address) && section.allowed_hosts.is_empty() {
         Hosts::Any
     } else {

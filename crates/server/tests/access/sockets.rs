@@ -30,6 +30,13 @@ async fn say(address: SocketAddr, words: &[u8]) -> TcpStream {
     stream
 }
 
+/// `GET /`, all of it in one frame.
+fn http2_request() -> Vec<u8> {
+    let head = [&[0x82, 0x86, 0x84][..], &[0x41, 9], b"localhost"].concat();
+    let length = u8::try_from(head.len()).unwrap();
+    [&[0, 0, length, 1, 5, 0, 0, 0, 1], &head[..]].concat()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_begins_no_request_is_cut() {
     let long = ["server.header_timeout=50ms", "server.idle_timeout=1h", "server.stall_timeout=1h"];
@@ -63,11 +70,7 @@ async fn who_is_idle_is_let_go() {
 
     closed(say(server.http, LIVE).await).await;
 
-    // HTTP/2, by hand: the preface, settings, and one request with all of its head in one frame.
-    let head = [&[0x82, 0x86, 0x84][..], &[0x41, 9], b"localhost"].concat();
-    let length = u8::try_from(head.len()).unwrap();
-    let frame = [&[0, 0, length, 1, 5, 0, 0, 0, 1], &head[..]].concat();
-    closed(say(server.http, &[PREFACE, NO_SETTINGS, &frame].concat()).await).await;
+    closed(say(server.http, &[PREFACE, NO_SETTINGS, &http2_request()].concat()).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,12 +95,30 @@ async fn who_does_not_read_is_cut() {
         "server.max_connections_per_address=9",
     ])
     .await;
-    let body = format!("{{\"INPUT\": [{}1]}}", "1,".repeat(8 << 20));
-    let head = format!(
-        "POST /v1/models/simulated/infer HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
-        body.len()
+    let n_values = 2 << 20;
+    let json = format!(
+        r#"{{"inputs": [{{"name": "INPUT", "datatype": "FP32", "shape": [1, {n_values}],
+            "parameters": {{"binary_data_size": {}}}}}],
+            "parameters": {{"binary_data_output": true}}}}"#,
+        n_values * 4
     );
-    let held = say(server.http, &[head.as_bytes(), body.as_bytes()].concat()).await;
+    let request = format!(
+        "POST /v2/models/simulated/infer HTTP/1.1\r\nhost: localhost\r\n\
+         inference-header-content-length: {}\r\ncontent-length: {}\r\n\r\n{json}",
+        json.len(),
+        json.len() + n_values * 4
+    );
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut held = socket.connect(server.http).await.unwrap();
+    held.write_all(request.as_bytes()).await.unwrap();
+    held.write_all(&vec![0; n_values * 4]).await.unwrap();
+
+    assert_eq!(ask(server.http, "GET", "/v2/health/live", &[]).await.status, 200);
+
+    // In HTTP/2 a client need not fill any buffer: it opens no window.
+    let no_window = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0];
+    let held = [held, say(server.http, &[PREFACE, &no_window, &http2_request()].concat()).await];
 
     assert_eq!(ask(server.http, "GET", "/v2/health/live", &[]).await.status, 200);
 
@@ -106,7 +127,7 @@ async fn who_does_not_read_is_cut() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_us_is_not_cut() {
-    let slow = "models.simulated.simulated.delay=1s";
+    let slow = "models.simulated.simulated.delay=200ms";
     let server = start(&[&SHORT[..], &[slow]].concat()).await;
     let request = "POST /v1/models/simulated/infer HTTP/1.1\r\nhost: localhost\r\n\
                    connection: close\r\ncontent-length: 1\r\n\r\n1";

@@ -163,7 +163,7 @@ impl Future for Answering {
         let answer = ready!(this.answer.poll(context))?;
         let open = this.open.take();
         if let Some(Open(exchange)) = &open {
-            // In HTTP/2 a client that opens no window keeps even the first part from being asked for.
+            // The head is ready; it is for the client to take it and have the body asked for.
             exchange.turn(OFFERED);
         }
         Poll::Ready(Ok(answer.map(|body| Answer { body, open })))

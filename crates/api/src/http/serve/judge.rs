@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{ServeLimits, watch::Sight};
 
-/// Fewer bytes than this between two looks are no progress.
+/// Fewer bytes than this in all of the time that a client has are no progress.
 const PROGRESS: u64 = 1 << 10;
 
 /// What is to be done with a connection.
@@ -21,15 +21,16 @@ pub(super) enum Verdict {
 #[derive(Debug)]
 pub(super) struct Judge {
     limits: ServeLimits,
-    last: Sight,
-    /// How long nothing has happened.
+    /// What was seen when something had last happened.
+    then: Sight,
+    /// How long ago that was.
     quiet: Duration,
     is_closing: bool,
 }
 
 impl Judge {
     pub(super) fn new(limits: ServeLimits) -> Self {
-        Self { limits, last: Sight::default(), quiet: Duration::ZERO, is_closing: false }
+        Self { limits, then: Sight::default(), quiet: Duration::ZERO, is_closing: false }
     }
 
     /// How often to look.
@@ -50,12 +51,14 @@ impl Judge {
     }
 
     pub(super) fn look(&mut self, now: Sight) -> Verdict {
-        let before = std::mem::replace(&mut self.last, now);
+        let then = self.then;
         let is_open = now.begun > now.ended;
         // What is read while no request is open is none of its progress.
-        let moved = now.written - before.written + if is_open { now.read - before.read } else { 0 };
-        let has_moved = (now.begun, now.ended) != (before.begun, before.ended) || moved >= PROGRESS;
+        let read = if is_open { now.read - then.read } else { 0 };
+        let has_moved = (now.begun, now.ended) != (then.begun, then.ended)
+            || now.written - then.written + read >= PROGRESS;
         if now.busy > 0 || (has_moved && now.begun > 0) {
+            self.then = now;
             self.quiet = Duration::ZERO;
             return Verdict::Stay;
         }
@@ -147,7 +150,7 @@ mod tests {
         assert!(matches!(judge.look(at(200)), Verdict::Cut(_)));
         let mut judge = Judge::new(limits());
         for n in 0..100 {
-            assert_eq!(judge.look(at(n << 11)), Verdict::Stay);
+            assert_eq!(judge.look(at(n << 9)), Verdict::Stay, "1 KiB in each 20 s");
         }
     }
 

@@ -21,9 +21,15 @@ pub struct Places {
 /// One connection's place, free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
+    _permit: OwnedSemaphorePermit,
+    _share: Share,
+}
+
+/// One of what an address may have.
+#[derive(Debug)]
+struct Share {
     address: IpAddr,
     places: Arc<Places>,
-    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Places {
@@ -36,25 +42,23 @@ impl Places {
 
     /// A place, once there is one; `None` where this address has all that it may have.
     pub(super) async fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
-        let address = neighbourhood(peer);
-        {
-            let mut taken = self.taken.lock();
-            let count = taken.entry(address).or_default();
-            if *count >= self.per_address {
-                if *count == 0 {
-                    taken.remove(&address);
-                }
-                return None;
-            }
-            *count += 1;
+        let share = self.share(neighbourhood(peer))?;
+        let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
+        Some(Place { _permit: permit, _share: share })
+    }
+
+    fn share(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
+        let mut taken = self.taken.lock();
+        let count = taken.get(&address).copied().unwrap_or_default();
+        if count >= self.per_address {
+            return None;
         }
-        let mut place = Place { address, places: Arc::clone(self), _permit: None };
-        place._permit = Some(Arc::clone(&self.free).acquire_owned().await.ok()?);
-        Some(place)
+        taken.insert(address, count + 1);
+        Some(Share { address, places: Arc::clone(self) })
     }
 }
 
-impl Drop for Place {
+impl Drop for Share {
     fn drop(&mut self) {
         let mut taken = self.places.taken.lock();
         if let Some(count) = taken.get_mut(&self.address) {
