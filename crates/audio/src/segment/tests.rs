@@ -339,7 +339,7 @@ proptest! {
                 Deed::Push(n) => {
                     let from = segmenter.received();
                     let samples: Vec<_> = (from..from + n as u64).map(|at| at as f32).collect();
-                    let _ = segmenter.push(&samples);
+                    prop_assert!(segmenter.push(&samples) <= n);
                 }
                 Deed::Score(n, probability) => {
                     for _ in 0..n.min(segmenter.unscored(usize::MAX).len() / 512) {
