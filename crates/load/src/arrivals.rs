@@ -179,7 +179,7 @@ mod tests {
         let poisson = within(&Arrivals::Poisson { per_second: 1000.0 }, 20);
         assert!((19_400..20_600).contains(&poisson.len()), "{}", poisson.len());
         let gaps: Vec<f64> =
-            poisson.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 1e3).collect();
+            poisson.windows(2).map(|pair| pair[1].abs_diff(pair[0]).as_secs_f64() * 1e3).collect();
         let longer = gaps.iter().filter(|&&gap| 1.0 < gap).count() as f64 / gaps.len() as f64;
         assert!((0.35..0.39).contains(&longer), "one in e is longer than the mean: {longer}");
 

@@ -74,7 +74,10 @@ mod tests {
         batches.learn(Duration::from_secs(4), counts(140, 110));
 
         assert_eq!(batches.mean(), Some(6.0));
-        assert_eq!(batches.points(), [(Duration::from_secs(1), 2.0), (Duration::from_secs(2), 6.0)]);
+        assert_eq!(
+            batches.points(),
+            [(Duration::from_secs(1), 2.0), (Duration::from_secs(2), 6.0)]
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod answer;
 
 use std::{
+    fmt::Write as _,
     io,
     net::{SocketAddr, ToSocketAddrs as _},
     time::Duration,
@@ -103,7 +104,7 @@ impl Host {
             request += "\r\n";
         }
         if let Some(body) = body {
-            request += &format!("Content-Length: {}\r\n", body.len());
+            _ = write!(request, "Content-Length: {}\r\n", body.len());
         }
         request += "\r\n";
         let mut request = request.into_bytes();
@@ -142,7 +143,8 @@ impl HttpTarget {
     pub async fn ask(&self, patience: Duration) -> Result<(u16, Vec<u8>), Fault> {
         let mut connection = self.connection();
         connection.kept.limit = MAX_KEPT;
-        let status = timeout(patience, connection.exchange()).await.unwrap_or(Err(Fault::Timeout))?;
+        let status =
+            timeout(patience, connection.exchange()).await.unwrap_or(Err(Fault::Timeout))?;
         Ok((status, connection.kept.bytes))
     }
 

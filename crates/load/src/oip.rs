@@ -123,11 +123,11 @@ fn element(datatype: &str, small: u8, data: &mut Vec<u8>) -> Option<Value> {
         }
         "FP32" => {
             data.extend(share.to_le_bytes());
-            json!(share)
+            json!(f64::from(small) / 100.0)
         }
         "FP64" => {
             data.extend(f64::from(share).to_le_bytes());
-            json!(f64::from(share))
+            json!(f64::from(small) / 100.0)
         }
         // One in both: half floats are never written in JSON.
         "FP16" => {
@@ -178,7 +178,9 @@ pub fn binary_body(tensors: &[Tensor]) -> (Vec<u8>, usize) {
     let parameters = json!({ "binary_data_output": true });
     let mut body = json!({ "inputs": inputs, "parameters": parameters }).to_string().into_bytes();
     let length = body.len();
-    tensors.iter().for_each(|tensor| body.extend(&tensor.data));
+    for tensor in tensors {
+        body.extend(&tensor.data);
+    }
     (body, length)
 }
 

@@ -27,7 +27,13 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     /// Thread `thread` of `threads` takes every so many-th due time.
-    pub(crate) fn new(due: Due, thread: usize, threads: usize, end: Duration, alarm: Alarm) -> Self {
+    pub(crate) fn new(
+        due: Due,
+        thread: usize,
+        threads: usize,
+        end: Duration,
+        alarm: Alarm,
+    ) -> Self {
         Self { due: due.skip(thread).step_by(threads), alarm, end }
     }
 

@@ -97,9 +97,8 @@ pub struct Record {
 impl Record {
     pub(crate) fn new(window: Window, slo: Option<Duration>) -> Self {
         // From a microsecond to a day, to three digits, in about 200 KB.
-        let histogram = || {
-            Histogram::new_with_bounds(1_000, 86_400_000_000_000, 3).expect("constant bounds")
-        };
+        let histogram =
+            || Histogram::new_with_bounds(1_000, 86_400_000_000_000, 3).expect("constant bounds");
         Self {
             window,
             slo,
@@ -169,7 +168,7 @@ impl Record {
     /// How long requests counted.
     #[must_use]
     pub fn lasted(&self) -> Duration {
-        self.window.to - self.window.from
+        self.window.to.saturating_sub(self.window.from)
     }
 
     /// When the last answer came, counted from the start.

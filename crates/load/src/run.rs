@@ -15,7 +15,7 @@ use tokio::{
     runtime,
     sync::{Barrier, Mutex as FairMutex, oneshot},
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval_at},
 };
 
 use crate::{
@@ -36,7 +36,7 @@ pub enum Target {
     /// Over HTTP/1.1.
     Http(HttpTarget),
     /// Over gRPC.
-    Grpc(GrpcTarget),
+    Grpc(Box<GrpcTarget>),
 }
 
 /// How requests come.
@@ -140,51 +140,51 @@ pub enum RunError {
     Thread,
 }
 
-/// Loads a server as `step` says.
+/// Loads a server as `plan` says.
 ///
 /// # Errors
 ///
 /// When a connection cannot be made. What goes wrong later is part of what was measured.
 pub async fn run(
     target: &Target,
-    step: &Step,
+    plan: &Step,
     stop: &Stop,
     watch: Watch<'_>,
 ) -> Result<Measured, RunError> {
-    let n_callers = match step.load {
+    let n_callers = match plan.load {
         Load::Closed { concurrency } => concurrency,
         Load::Open { in_flight, .. } => in_flight,
     }
     .max(1);
-    let threads = step.threads.clamp(1, n_callers);
+    let threads = plan.threads.clamp(1, n_callers);
     let shared = Arc::new(Shared {
         ready: Barrier::new(n_callers + 1),
         start: OnceLock::new(),
         unconnected: Mutex::new(None),
         stop: stop.clone(),
-        allowance: step.max_requests.map(AtomicU64::new),
-        end: step.warm_up + step.lasts,
-        timeout: step.timeout,
+        allowance: plan.max_requests.map(AtomicU64::new),
+        end: plan.warm_up + plan.lasts,
+        timeout: plan.timeout,
         n_answered: AtomicU64::new(0),
         n_failed: AtomicU64::new(0),
     });
-    let window = Window { from: step.warm_up, to: shared.end };
+    let window = Window { from: plan.warm_up, to: shared.end };
     let mut sending = Vec::with_capacity(threads);
     for thread in 0..threads {
         // Callers are dealt out like cards.
         let n_callers = n_callers / threads + usize::from(thread < n_callers % threads);
         let part = Part {
             target: target.clone(),
-            arrivals: match &step.load {
+            arrivals: match &plan.load {
                 Load::Closed { .. } => None,
                 Load::Open { arrivals, .. } => Some(arrivals.clone()),
             },
-            seed: step.seed,
+            seed: plan.seed,
             thread,
             threads,
             n_callers,
             shared: Arc::clone(&shared),
-            record: Record::new(window, step.slo),
+            record: Record::new(window, plan.slo),
         };
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (done, result) = oneshot::channel();
@@ -195,7 +195,7 @@ pub async fn run(
         })?;
         sending.push(result);
     }
-    let batches = Batches::new(step.warm_up);
+    let batches = Batches::new(plan.warm_up);
     let all = async {
         let mut parts = Vec::with_capacity(threads);
         for part in sending {
@@ -208,7 +208,7 @@ pub async fn run(
     if let Some(failure) = shared.unconnected.lock().take() {
         return Err(RunError::Unconnected(failure));
     }
-    let mut record = Record::new(window, step.slo);
+    let mut record = Record::new(window, plan.slo);
     let mut busy = Some(Duration::ZERO);
     for (part, cpu) in &parts {
         record.merge(part);
@@ -218,7 +218,7 @@ pub async fn run(
     if spent || stop.is_stopped() {
         record.end_early();
     }
-    let took = record.last_done().max(shared.end.min(step.warm_up + record.lasted()));
+    let took = record.last_done().max(shared.end.min(plan.warm_up + record.lasted()));
     #[expect(clippy::cast_precision_loss, reason = "threads are few")]
     let share = |busy: Duration| busy.as_secs_f64() / took.as_secs_f64() / threads as f64;
     let generator_busy = busy.filter(|_| !took.is_zero()).map(share);
@@ -238,7 +238,7 @@ async fn look_on<T>(
     }
     shared.ready.wait().await;
     let start = *shared.start.get_or_init(Instant::now);
-    let mut ticks = interval(TICK);
+    let mut ticks = interval_at(start + TICK, TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let done = loop {
         // CANCEL SAFETY: a tick that is not taken comes again; `all` is kept.

@@ -139,12 +139,7 @@ impl<C: Caller> Worker<C> {
     }
 
     /// One request; gives when its good answer came.
-    async fn request(
-        &mut self,
-        start: Instant,
-        due: Duration,
-        sent: Duration,
-    ) -> Option<Duration> {
+    async fn request(&mut self, start: Instant, due: Duration, sent: Duration) -> Option<Duration> {
         let answer = timeout_at(start + sent + self.shared.timeout, self.caller.call()).await;
         let done = start.elapsed();
         let sample = Sample { due, sent, done };

@@ -15,11 +15,7 @@ use axum::{
     routing::{get, post},
 };
 use paceline_load::{Arrivals, Fault, Host, Load, Measured, Step, Stop, Target, Watch, run};
-use tokio::{
-    io::AsyncWriteExt as _,
-    net::TcpListener,
-    sync::Semaphore,
-};
+use tokio::{io::AsyncWriteExt as _, net::TcpListener, sync::Semaphore};
 
 async fn serve(router: Router) -> Host {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -32,7 +28,7 @@ fn closed(concurrency: usize, requests: u64) -> Step {
     Step {
         load: Load::Closed { concurrency },
         warm_up: Duration::ZERO,
-        lasts: Duration::from_secs(60),
+        lasts: Duration::from_mins(1),
         max_requests: Some(requests),
         timeout: Duration::from_secs(30),
         threads: 2,
@@ -45,8 +41,8 @@ async fn load(target: &Target, step: &Step) -> Measured {
     load_until(target, step, &Stop::default()).await
 }
 
-async fn load_until(target: &Target, step: &Step, stop: &Stop) -> Measured {
-    run(target, step, stop, Watch { on_progress: &mut |_| {}, counts: None }).await.unwrap()
+async fn load_until(target: &Target, plan: &Step, stop: &Stop) -> Measured {
+    run(target, plan, stop, Watch { on_progress: &mut |_| {}, counts: None }).await.unwrap()
 }
 
 /// Counts requests, and how many are under way at once.
@@ -84,7 +80,7 @@ async fn a_closed_loop_keeps_so_many_under_way_and_sends_no_more_than_allowed() 
     assert_eq!(seen.total.load(Ordering::SeqCst), 80);
     assert_eq!(seen.most.load(Ordering::SeqCst), 8);
     assert_eq!((measured.record.n_offered(), measured.record.faults().len()), (80, 0));
-    assert!(measured.record.lasted() < Duration::from_secs(60), "it ended with the last answer");
+    assert!(measured.record.lasted() < Duration::from_mins(1), "it ended with the last answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -205,9 +201,9 @@ async fn stopping_ends_a_run_with_what_it_found() {
         )
         .with_state((stop.clone(), Arc::new(AtomicUsize::new(0))));
     let host = serve(router).await;
-    let step = Step { max_requests: None, ..closed(4, 0) };
+    let endless = Step { max_requests: None, ..closed(4, 0) };
 
-    let measured = load_until(&Target::Http(host.target("/", &[], None)), &step, &stop).await;
+    let measured = load_until(&Target::Http(host.target("/", &[], None)), &endless, &stop).await;
 
     assert!((101..120).contains(&measured.record.n_offered()), "{}", measured.record.n_offered());
     assert!(0.0 < measured.record.answers_per_second());

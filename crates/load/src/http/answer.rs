@@ -239,7 +239,9 @@ mod tests {
         let head = |text: &str| Head::parse(text.as_bytes()).unwrap().unwrap().0;
 
         assert!(head("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n").keeps_alive);
-        assert!(!head("HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 3\r\n\r\n").keeps_alive);
+        assert!(
+            !head("HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 3\r\n\r\n").keeps_alive
+        );
         assert!(!head("HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n").keeps_alive);
         assert!(!head("HTTP/1.1 200 OK\r\n\r\n").keeps_alive);
         assert!(head("HTTP/1.1 204 None\r\n\r\n").body.is_done());
