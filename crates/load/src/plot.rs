@@ -214,3 +214,36 @@ fn escape(text: &str) -> String {
 fn as_f64(count: usize) -> f64 {
     count as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wave(all_ms: f64) -> Wave {
+        Wave {
+            all_ms,
+            p50_ms: all_ms,
+            waves: 1,
+            mean_batch: None,
+            n_errors: 0,
+            said: String::new(),
+        }
+    }
+
+    #[test]
+    fn hostile_names_stay_text_and_every_number_is_one() {
+        let rows = [1, 500].map(|n| crate::StressRow {
+            n,
+            one_by_one: wave(f64::NAN),
+            batched: wave(0.0),
+        });
+        let name = "</text><script>\"&\u{1}".to_owned();
+        let stress = Stress { models: vec![StressModel { name, rows: rows.to_vec() }] };
+
+        let svg = draw_stress(&stress);
+
+        assert!(!svg.contains("<script") && !svg.contains('\u{1}'));
+        assert!(svg.contains("&lt;/text&gt;&lt;script&gt;&quot;&amp; : until"));
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+}
