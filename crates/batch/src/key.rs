@@ -3,7 +3,10 @@
 use std::{
     collections::hash_map::RandomState,
     hash::{BuildHasher, Hash, Hasher},
-    sync::LazyLock,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -31,6 +34,13 @@ impl Key {
         let mut hasher = SipHasher13::new_with_keys(k0, k1);
         content.hash(&mut hasher);
         Self(hasher.finish128().as_u128())
+    }
+
+    /// A key that no other item has: whoever carries it shares a call with nobody.
+    #[must_use]
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self::of(&("unique", NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// Half of the fingerprint, as a number.
@@ -62,5 +72,13 @@ mod tests {
         assert_ne!(Key::of(&voice), Key::of(&[1_u8, 2]));
         assert_ne!(Key::of(&("en", 5)), Key::of(&("en", 6)));
         assert_ne!(Key::of(&voice), Key::ANY);
+    }
+
+    #[test]
+    fn a_unique_key_is_nobody_elses() {
+        let keys: std::collections::HashSet<Key> = (0..1000).map(|_| Key::unique()).collect();
+
+        assert_eq!(keys.len(), 1000);
+        assert!(!keys.contains(&Key::ANY));
     }
 }

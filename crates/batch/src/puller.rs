@@ -72,7 +72,7 @@ impl<T, R, S> Puller<T, R, S> {
         let Self { shared, desk } = self;
         let resting = Resting { shared, id: desk.id };
         let mut timer = pin!(None::<Sleep>);
-        let mut has_crowd = desk.landed.as_ref().is_some_and(|landed| 1 < landed.n_items);
+        let mut has_crowd = desk.has_crowd();
         let flight = poll_fn(|context| {
             // A crowd that was just answered may have more. Letting it run first makes a larger
             // batch and spares it a wake-up.
@@ -103,6 +103,10 @@ impl<T, R, S> Puller<T, R, S> {
     /// As [`pull`](Self::pull), on a thread of its own, with timers as fine as the system's.
     pub fn pull_blocking(&mut self) -> Option<Box<Flight<T, R, S>>> {
         let waker = thread_waker();
+        // As in `pull`: a crowd that was just answered may have more.
+        if self.desk.has_crowd() {
+            std::thread::yield_now();
+        }
         loop {
             match self.desk.step(&self.shared, &waker, THREAD_TIMER) {
                 Step::Board(flight) => return Some(flight),
@@ -126,6 +130,11 @@ impl<T, R, S> Puller<T, R, S> {
 }
 
 impl<T, R, S> Desk<T, R, S> {
+    /// Whether several were just answered.
+    fn has_crowd(&self) -> bool {
+        self.landed.as_ref().is_some_and(|landed| 1 < landed.n_items)
+    }
+
     fn step(
         &mut self,
         shared: &Arc<Shared<T, R, S>>,

@@ -74,6 +74,9 @@ pub(crate) struct ServeArgs {
     /// Address for gRPC; the same as `--set server.grpc_listen=ADDRESS`
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) grpc_listen: Option<String>,
+    /// Stop when standard input ends, and so with whoever started this
+    #[arg(long, hide = true)]
+    pub(crate) stop_with_stdin: bool,
     /// Print the merged configuration and exit
     #[arg(long)]
     pub(crate) print_config: bool,

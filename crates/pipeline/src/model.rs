@@ -72,6 +72,8 @@ pub struct Ask {
     pub inputs: SmallVec<[Tensor; 2]>,
     /// A fingerprint of every parameter that changes the result.
     pub params: Key,
+    /// Whether it shares its call with nobody, whatever waits beside it.
+    pub alone: bool,
     /// How urgent it is.
     pub priority: Priority,
     /// How long its answer is worth waiting for.
@@ -325,6 +327,9 @@ impl Model {
     /// What must be equal for requests to share a call: parameters, and every extent that is free
     /// and not padded.
     fn key(&self, ask: &Ask) -> Key {
+        if ask.alone {
+            return Key::unique();
+        }
         if !self.has_free_shape {
             return ask.params;
         }

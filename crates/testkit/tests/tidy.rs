@@ -34,7 +34,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
-    ("cli", &["api", "batch", "server", "types"]),
+    ("load", &[]),
+    ("cli", &["api", "batch", "load", "server", "types"]),
     ("testkit", &[]),
 ];
 
@@ -56,6 +57,12 @@ const PURE: &[&str] = &[
     "batch/src/slot.rs",
     "batch/src/sorted.rs",
     "batch/src/stats.rs",
+    "load/src/arrivals.rs",
+    "load/src/batches.rs",
+    "load/src/http/answer.rs",
+    "load/src/oip.rs",
+    "load/src/record.rs",
+    "load/src/search.rs",
 ];
 
 fn crates() -> PathBuf {

@@ -29,7 +29,7 @@ const MAX_INSTANCES: usize = 4096;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
-    /// `off`: the instances of a list go one after the other, each when the one before is done.
+    /// `off`: each instance shares its call with nobody, and those of a list go one after the other.
     batch: Option<Switch>,
     /// `on`: each answer says how it travelled.
     ride: Option<Switch>,
@@ -76,11 +76,12 @@ async fn value(
     let model = path.find(&app.models)?;
     let body = body?;
     let wants_ride = options.ride == Some(Switch::On);
+    let alone = options.batch == Some(Switch::Off);
     if let Some(adapter) = model.adapter() {
         let answer = match adapter.encode(&body).map_err(InferError::from)? {
             Encoded::Answer(answer) => answer,
             Encoded::Ask { inputs, decode } => {
-                let ask = Ask { inputs: inputs.into(), ..Ask::default() };
+                let ask = Ask { inputs: inputs.into(), alone, ..Ask::default() };
                 let (outputs, ride) = model.infer(ask).await?;
                 with_ride(decode(&outputs).map_err(InferError::from)?, &ride, wants_ride)
             }
@@ -91,7 +92,7 @@ async fn value(
         ApiError::new(ErrorCode::InvalidInput, format!("the body is not JSON: {error}"))
     })?;
     let Value::Array(instances) = body else {
-        return one(&model, &body, wants_ride).await;
+        return one(&model, &body, alone, wants_ride).await;
     };
     if MAX_INSTANCES < instances.len() {
         let message = format!(
@@ -100,9 +101,9 @@ async fn value(
         );
         return Err(ApiError::new(ErrorCode::InvalidInput, message));
     }
-    let answers = instances.iter().map(|instance| one(&model, instance, wants_ride));
+    let answers = instances.iter().map(|instance| one(&model, instance, alone, wants_ride));
     let mut results = Vec::with_capacity(instances.len());
-    if options.batch == Some(Switch::Off) {
+    if alone {
         for answer in answers {
             results.push(in_list(answer.await));
         }
@@ -114,7 +115,12 @@ async fn value(
 }
 
 /// One instance.
-async fn one(model: &Model, instance: &Value, wants_ride: bool) -> Result<Value, ApiError> {
+async fn one(
+    model: &Model,
+    instance: &Value,
+    alone: bool,
+    wants_ride: bool,
+) -> Result<Value, ApiError> {
     let signature = model.signature();
     let object = instance.as_object();
     let mut inputs = smallvec::SmallVec::new();
@@ -137,7 +143,7 @@ async fn one(model: &Model, instance: &Value, wants_ride: bool) -> Result<Value,
             format!("the model has no input `{}`; it has {}", clip(name), known.join(", "));
         return Err(ApiError::new(ErrorCode::InvalidInput, message));
     }
-    let (outputs, ride) = model.infer(Ask { inputs, ..Ask::default() }).await?;
+    let (outputs, ride) = model.infer(Ask { inputs, alone, ..Ask::default() }).await?;
     let mut answer = Map::new();
     for (spec, tensor) in signature.outputs.iter().zip(&outputs) {
         answer.insert(spec.name.clone(), from_tensor(tensor, signature.batched)?);

@@ -60,6 +60,7 @@ pub fn ask(request: InferRequest, model: &Model) -> Result<(Ask, Pending), OipEr
     let ask = Ask {
         inputs,
         params: if own().next().is_none() { Key::ANY } else { fingerprint(own()) },
+        alone: false,
         priority: params.priority.map_or(Priority::NORMAL, Priority::level),
         timeout: params.timeout,
         stream: params.sequence.as_ref().map(|sequence| match &sequence.id {

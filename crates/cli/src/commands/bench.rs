@@ -1,7 +1,14 @@
 //! `paceline bench`: measure, and print a table.
 
+mod drive;
+mod grpc;
+mod http;
+mod load_args;
+mod own_server;
 mod policy;
+mod stress;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use crate::exit::{self, Failure};
@@ -15,12 +22,26 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Load a server over HTTP, any server that speaks the Open Inference Protocol included
+    Http(Box<http::HttpArgs>),
+    /// Load a server over gRPC
+    Grpc(Box<grpc::GrpcArgs>),
     /// Compare batching policies in a simulation that takes seconds and repeats exactly
     Policy(policy::PolicyArgs),
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
-    match &args.what {
-        What::Policy(args) => exit::print(&policy::run(args)?),
-    }
+    let text = match &args.what {
+        What::Http(args) => wait(http::run(args))?,
+        What::Grpc(args) => wait(grpc::run(args))?,
+        What::Policy(args) => policy::run(args)?,
+    };
+    exit::print(&text)
+}
+
+/// Threads that send are the load's own; this one only looks on.
+fn wait<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    runtime.block_on(future)
 }

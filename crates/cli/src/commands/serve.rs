@@ -1,8 +1,14 @@
 //! `paceline serve`.
 
+use std::os::fd::AsFd as _;
+
 use anyhow::Context as _;
 use paceline_server::Server;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    io::AsyncReadExt as _,
+    net::unix::pipe,
+    signal::unix::{SignalKind, signal},
+};
 
 use super::configuration;
 use crate::{
@@ -35,8 +41,27 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             models = server.models().all().len(),
             "serving"
         );
-        let stop = stopped().context("no signals")?;
+        let signalled = stopped().context("no signals")?;
+        let left = stdin_ended(args.stop_with_stdin).context("standard input is no pipe")?;
+        let stop = async {
+            tokio::select! {
+                () = signalled => {}
+                () = left => {}
+            }
+        };
         Ok(server.run(stop).await.map_err(anyhow::Error::from)?)
+    })
+}
+
+/// Resolves when standard input, a pipe, ends; never where that is not asked for.
+fn stdin_ended(is_asked: bool) -> std::io::Result<impl Future<Output = ()>> {
+    let stdin = is_asked.then(|| std::io::stdin().as_fd().try_clone_to_owned()).transpose()?;
+    let mut stdin = stdin.map(pipe::Receiver::from_owned_fd).transpose()?;
+    Ok(async move {
+        match &mut stdin {
+            Some(stdin) => while matches!(stdin.read(&mut [0; 64]).await, Ok(1..)) {},
+            None => std::future::pending().await,
+        }
     })
 }
 

@@ -1,0 +1,161 @@
+//! `POST /v1/models/{model}/infer`: who shares a call with whom.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::Request,
+};
+use paceline_api::{App, Readiness, http};
+use paceline_backend::{Backend, BackendError, Call, Outputs, Ragged, Simulated, simulated};
+use paceline_pipeline::{
+    Answer, Blueprint, Control, Known, Mode, Model, Models, SequenceLimits, VersionPolicy,
+};
+use paceline_types::Signature;
+use parking_lot::{Condvar, Mutex};
+use serde_json::Value;
+use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
+
+/// What calls wait at while it is shut.
+#[derive(Default)]
+struct Gate {
+    is_shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn shut(&self) {
+        *self.is_shut.lock() = true;
+    }
+
+    fn open(&self) {
+        *self.is_shut.lock() = false;
+        self.opened.notify_all();
+    }
+}
+
+/// The simulated model behind a gate.
+struct Gated {
+    model: Simulated,
+    gate: Arc<Gate>,
+}
+
+impl Backend for Gated {
+    fn signature(&self) -> &Signature {
+        self.model.signature()
+    }
+
+    fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {
+        self.gate.opened.wait_while(&mut self.gate.is_shut.lock(), |is_shut| *is_shut);
+        self.model.run(call)
+    }
+}
+
+struct Door {
+    router: Router,
+    model: Arc<Model>,
+    gate: Arc<Gate>,
+}
+
+impl Door {
+    fn open() -> Self {
+        let gate = Arc::new(Gate::default());
+        let blueprint = Blueprint {
+            name: "m".to_owned(),
+            version: 1,
+            version_policy: VersionPolicy::default(),
+            platform: "paceline_simulated".to_owned(),
+            mode: Mode::Batch,
+            batch: paceline_batch::Settings::default(),
+            instances: 1,
+            build: {
+                let gate = Arc::clone(&gate);
+                Arc::new(move |_| {
+                    let model = Simulated::build(simulated::Settings::default(), 0).unwrap();
+                    Ok(Box::new(Gated { model, gate: Arc::clone(&gate) }))
+                })
+            },
+            ragged: Box::new(|_| Ok(Ragged::default())),
+            warm_up_length: 1,
+            adapter: None,
+            sequences: SequenceLimits::default(),
+        };
+        let (model, clock) = Model::open(blueprint).unwrap();
+        tokio::spawn(clock.run());
+        let models = Arc::new(Models::default());
+        models.replace("m", vec![Arc::clone(&model)]);
+        let app = App {
+            models,
+            readiness: Arc::new(Readiness::default()),
+            control: Arc::new(Nothing),
+            max_body: 1 << 20,
+        };
+        Self { router: http::router(app, Arc::new(paceline_api::gate::Gate::open())), model, gate }
+    }
+
+    /// Sends a request, and gives how many items shared each answer's call.
+    fn ask(&self, query: &str, body: &str) -> JoinHandle<Vec<u64>> {
+        let request = Request::post(format!("/v1/models/m/infer?ride=on{query}"))
+            .body(Body::from(body.to_owned()))
+            .unwrap();
+        let answer = self.router.clone().oneshot(request);
+        tokio::spawn(async move {
+            let body = answer.await.unwrap().into_body();
+            let answer: Value =
+                serde_json::from_slice(&to_bytes(body, 1 << 20).await.unwrap()).unwrap();
+            let items = |answer: &Value| answer["ride"]["items"].as_u64().unwrap();
+            answer
+                .as_array()
+                .map_or_else(|| vec![items(&answer)], |all| all.iter().map(items).collect())
+        })
+    }
+
+    async fn until(&self, holds: impl Fn(paceline_batch::Stats) -> bool) {
+        while !holds(self.model.batch_stats()) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// No model is loaded or unloaded here.
+struct Nothing;
+
+impl Control for Nothing {
+    fn load<'a>(&'a self, _: &'a str) -> Answer<'a> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn unload<'a>(&'a self, name: &'a str) -> Answer<'a> {
+        self.load(name)
+    }
+
+    fn known(&self) -> Vec<Known> {
+        Vec::new()
+    }
+}
+
+#[tokio::test]
+async fn batch_off_shares_a_call_with_nobody_and_ordinary_requests_share_theirs() {
+    let door = Door::open();
+    door.gate.shut();
+    let first = door.ask("", "[0]");
+    door.until(|stats| stats.in_flight == 1).await;
+
+    // All of these wait together, behind the one at the gate.
+    let ordinary = [door.ask("", "1"), door.ask("", "2")];
+    let alone = [door.ask("&batch=off", "3"), door.ask("&batch=off", "4")];
+    let list = door.ask("&batch=off", "[5, 6, 7]");
+    door.until(|stats| stats.waiting_items == 5).await;
+    door.gate.open();
+
+    assert_eq!(first.await.unwrap(), [1]);
+    for ordinary in ordinary {
+        assert_eq!(ordinary.await.unwrap(), [2]);
+    }
+    for alone in alone {
+        assert_eq!(alone.await.unwrap(), [1]);
+    }
+    assert_eq!(list.await.unwrap(), [1, 1, 1]);
+}
