@@ -1,0 +1,4 @@
+//! The door against a real redis-server. Each test starts its own and ends it.
+
+mod basics;
+mod rig;
