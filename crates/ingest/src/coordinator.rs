@@ -471,11 +471,7 @@ impl Coordinator {
             let Some(topology) = &self.topology else { return };
             let Some(server) = topology.servers.get(home).cloned() else { return };
             let n_workers = config.readers * topology.servers.len();
-            let post = Post {
-                server,
-                is_cluster: topology.is_cluster,
-                in_model: (config.in_model / n_workers).max(1),
-            };
+            let post = Post::new(config, n_workers, server, topology.is_cluster);
             let (sender, orders) = mpsc::channel(ORDERS);
             let worker =
                 Worker::new(Arc::clone(&self.common), post, orders, self.reports.0.clone());

@@ -28,6 +28,7 @@ use self::{
     reading::{Phase, Read},
 };
 use crate::{
+    Config,
     backoff::Breaker,
     commit::Settled,
     common::Common,
@@ -100,6 +101,30 @@ pub(crate) struct Post {
     pub(crate) is_cluster: bool,
     /// Its share of the frames that may be in the model.
     pub(crate) in_model: usize,
+    /// What one reply may bring. All readers together reserve at most half of the credit, so that
+    /// one that is blocked keeps nobody from reading.
+    pub(crate) reply_bytes: usize,
+    /// The same in frames.
+    pub(crate) reply_frames: usize,
+}
+
+impl Post {
+    /// One of `n_workers` posts.
+    pub(crate) fn new(
+        config: &Config,
+        n_workers: usize,
+        server: ConnectionInfo,
+        is_cluster: bool,
+    ) -> Self {
+        let share = |all: usize| (all / (2 * n_workers)).max(1);
+        Self {
+            server,
+            is_cluster,
+            in_model: (config.in_model / n_workers).max(1),
+            reply_bytes: config.reply_bytes.min(share(config.credit_bytes)),
+            reply_frames: share(config.credit_frames),
+        }
+    }
 }
 
 pub(crate) struct Worker {
@@ -129,6 +154,9 @@ pub(crate) struct Worker {
     turn: usize,
     recovers_next: bool,
     sweep_at: Instant,
+    /// Entries that were settled while what is pending is being looked up: the reply may still name
+    /// them.
+    settled_meanwhile: Option<HashSet<(u64, EntryId)>>,
     lost: BTreeMap<ShardId, u64>,
     // Committing.
     commit_link: Option<Link>,
@@ -173,6 +201,7 @@ impl Worker {
             turn: 0,
             recovers_next: true,
             sweep_at: now,
+            settled_meanwhile: None,
             lost: BTreeMap::new(),
             commit_link: None,
             committing: None,
@@ -346,6 +375,9 @@ impl Worker {
             return;
         }
         let shard = stream.shard;
+        if let Some(settled) = &mut self.settled_meanwhile {
+            settled.insert((number, id));
+        }
         self.common.ledger.end(ending, 1);
         if let Some(owned) = self.shards.get_mut(&shard) {
             owned.n_held -= 1;

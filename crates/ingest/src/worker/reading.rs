@@ -5,7 +5,7 @@
 //! is read. So order holds, and nothing that was delivered is forgotten. After every time-out and
 //! every broken connection all streams begin again; what is being worked on is not claimed twice.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use redis::{Pipeline, Value};
 use tokio::time::Instant;
@@ -175,7 +175,8 @@ impl Worker {
         let config = &self.common.config;
         let claimable = self.pick(now, MAX_STREAMS, has_found);
         if !claimable.is_empty() {
-            let reserved = self.common.credit.reserve(config.reply_bytes, PAGE * MAX_STREAMS)?;
+            let reserved =
+                self.common.credit.reserve(self.post.reply_bytes, self.post.reply_frames)?;
             let streams = self.pace.streams(reserved.bytes()).min(claimable.len());
             let page = self.pace.count(streams, reserved.bytes(), reserved.frames()).min(PAGE);
             let mut commands = Pipeline::new();
@@ -206,6 +207,7 @@ impl Worker {
             commands.cmd("XPENDING").arg(&stream.key).arg(&config.group);
             commands.arg(from).arg("+").arg(PAGE);
         }
+        self.settled_meanwhile = Some(HashSet::new());
         Some((Request::LookUp(wanted), commands, Duration::ZERO))
     }
 
@@ -215,7 +217,7 @@ impl Worker {
             return None;
         }
         let config = &self.common.config;
-        let reserved = self.common.credit.reserve(config.reply_bytes, MAX_STREAMS * 256)?;
+        let reserved = self.common.credit.reserve(self.post.reply_bytes, self.post.reply_frames)?;
         let blocks = self.step == Step::Block && !self.post.is_cluster && self.is_quiet();
         // Rounds that cannot ask all begin where the last one ended, so that all get their turn.
         let n = live.len();
@@ -290,7 +292,7 @@ impl Worker {
         self.streams.values().all(is_quiet)
     }
 
-    fn shards_of(&self, request: &Request) -> std::collections::HashSet<ShardId> {
+    fn shards_of(&self, request: &Request) -> HashSet<ShardId> {
         let shard = |number: &u64| self.streams.get(number).map(|stream| stream.shard);
         match request {
             Request::Fresh { commands, .. } => {
@@ -299,7 +301,7 @@ impl Worker {
             Request::Claim { claims, .. } => {
                 claims.iter().filter_map(|(number, _)| shard(number)).collect()
             }
-            _ => std::collections::HashSet::new(),
+            _ => HashSet::new(),
         }
     }
 
@@ -332,6 +334,7 @@ impl Worker {
 
     fn read_failed(&mut self, fault: &Fault, now: Instant) {
         self.read_link = None;
+        self.settled_meanwhile = None;
         self.read_at = now + self.read_breaker.fail(rand::random());
         self.note_problem(fault, self.read_breaker.n_failures());
         // What was asked may have been done all the same: look at what is pending first.
@@ -368,8 +371,9 @@ impl Worker {
                 }
             }
             Request::LookUp(streams) => {
+                let settled = self.settled_meanwhile.take().unwrap_or_default();
                 for (number, value) in streams.into_iter().zip(values) {
-                    self.looked_up(number, value, now);
+                    self.looked_up(number, value, &settled, now);
                 }
             }
             Request::Claim { claims, reserved } => {
@@ -416,7 +420,13 @@ impl Worker {
         }
     }
 
-    fn looked_up(&mut self, number: u64, value: Value, now: Instant) {
+    fn looked_up(
+        &mut self,
+        number: u64,
+        value: Value,
+        settled: &HashSet<(u64, EntryId)>,
+        now: Instant,
+    ) {
         if let Value::ServerError(error) = &value {
             let error = error.clone();
             self.refused(&[number], &error, now);
@@ -429,7 +439,7 @@ impl Worker {
         for row in rows {
             let Some((id, n)) = pending_row(row) else { continue };
             *after = id;
-            if !stream.held.contains(&id) {
+            if !stream.held.contains(&id) && !settled.contains(&(number, id)) {
                 found.push((id, n));
             }
         }

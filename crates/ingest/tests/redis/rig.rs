@@ -193,6 +193,9 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(config: Config, models: Arc<Models>) -> Self {
+        // For whoever looks for a mistake: RUST_LOG=debug.
+        let filter = tracing_subscriber::EnvFilter::from_default_env();
+        drop(tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init());
         let (cameras, door) = Cameras::pair(config, models, Arc::new(RawTensors)).unwrap();
         let stop = CancellationToken::new();
         let task = tokio::spawn(door.run(stop.clone()));
@@ -270,8 +273,16 @@ impl Producer {
     /// adding failed are not counted.
     pub(crate) async fn add(&mut self, n: usize, rounds: usize) {
         for _ in 0..rounds {
+            self.add_some(0..n).await;
+        }
+    }
+
+    /// The next frame of each of these cameras.
+    pub(crate) async fn add_some(&mut self, cameras: std::ops::Range<usize>) {
+        let n = cameras.len();
+        {
             let mut pipe = redis::pipe();
-            let cameras: Vec<String> = (0..n).map(|camera| format!("cam-{camera}")).collect();
+            let cameras: Vec<String> = cameras.map(|camera| format!("cam-{camera}")).collect();
             for camera in &cameras {
                 let seq = self.next.get(camera).copied().unwrap_or(0);
                 let mut payload = vec![0; self.bytes];
@@ -290,6 +301,33 @@ impl Producer {
 
     pub(crate) fn added(&self) -> u64 {
         self.next.values().sum()
+    }
+}
+
+/// Adds frames all the time until told to stop.
+pub(crate) struct Load {
+    stop: CancellationToken,
+    task: JoinHandle<Producer>,
+}
+
+impl Load {
+    /// One frame of each of `n` cameras every few milliseconds.
+    pub(crate) fn start(mut producer: Producer, n: usize) -> Self {
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            while !stopped.is_cancelled() {
+                producer.add(n, 1).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            producer
+        });
+        Self { stop, task }
+    }
+
+    pub(crate) async fn stop(self) -> Producer {
+        self.stop.cancel();
+        self.task.await.unwrap()
     }
 }
 

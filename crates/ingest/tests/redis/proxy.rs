@@ -1,0 +1,101 @@
+//! A wire between the door and Redis that can be cut in the middle of a reply, or swallow everything.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicI64, Ordering},
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    faults: Arc<Faults>,
+    accepting: JoinHandle<()>,
+}
+
+struct Faults {
+    /// Bytes of replies that still pass before the connection that carries them is reset.
+    left: AtomicI64,
+    swallows: AtomicBool,
+}
+
+impl Proxy {
+    pub(crate) async fn start(to: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let faults =
+            Arc::new(Faults { left: AtomicI64::new(i64::MAX), swallows: AtomicBool::new(false) });
+        let shared = Arc::clone(&faults);
+        let accepting = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let server = TcpStream::connect(("127.0.0.1", to)).await;
+                if let Ok(server) = server {
+                    tokio::spawn(carry(client, server, Arc::clone(&shared)));
+                }
+            }
+        });
+        Self { port, faults, accepting }
+    }
+
+    /// Resets the connection that carries the reply in which this byte is.
+    pub(crate) fn cut_after(&self, bytes: i64) {
+        self.faults.left.store(bytes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn never_cut(&self) {
+        self.faults.left.store(i64::MAX, Ordering::SeqCst);
+    }
+
+    /// Whether what is sent either way is lost, with no connection closed.
+    pub(crate) fn swallow(&self, swallows: bool) {
+        self.faults.swallows.store(swallows, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn carry(client: TcpStream, server: TcpStream, faults: Arc<Faults>) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = server.into_split();
+    let mut asked = vec![0; 65_536];
+    let mut replied = vec![0; 65_536];
+    // What was swallowed is gone, so the connection is good for nothing afterwards.
+    let mut is_dead = false;
+    loop {
+        let (n, is_reply) = tokio::select! {
+            n = from_client.read(&mut asked) => (n.unwrap_or(0), false),
+            n = from_server.read(&mut replied) => (n.unwrap_or(0), true),
+        };
+        if n == 0 {
+            return;
+        }
+        is_dead |= faults.swallows.load(Ordering::SeqCst);
+        if is_dead {
+            continue;
+        }
+        if !is_reply {
+            if to_server.write_all(&asked[..n]).await.is_err() {
+                return;
+            }
+            continue;
+        }
+        let left = faults.left.fetch_sub(n as i64, Ordering::SeqCst);
+        if left < n as i64 {
+            faults.left.store(i64::MAX, Ordering::SeqCst);
+            let part = usize::try_from(left).unwrap_or(0);
+            drop(to_client.write_all(&replied[..part]).await);
+            return;
+        }
+        if to_client.write_all(&replied[..n]).await.is_err() {
+            return;
+        }
+    }
+}
