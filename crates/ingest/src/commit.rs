@@ -4,12 +4,12 @@
 //! and dead letters, acknowledges, deletes and counts. A frame that was settled before changes
 //! nothing, so a commit whose answer was lost is simply sent again.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::collections::HashMap;
 
-use bytes::Bytes;
 use redis::{Cmd, Value};
 
 use crate::{
+    Answer,
     credit::Held,
     entry::EntryId,
     ledger::{Ending, Reason},
@@ -33,7 +33,7 @@ pub(crate) struct Settled {
 /// What is written for a frame.
 #[derive(Debug)]
 pub(crate) enum Verdict {
-    Result(Vec<(Cow<'static, str>, Bytes)>),
+    Result { camera: String, seq: Option<u64>, taken_ms: u64, answer: Answer },
     Dropped(Reason),
     Dead { reason: String, tries: u32 },
 }
@@ -41,7 +41,7 @@ pub(crate) enum Verdict {
 impl Verdict {
     pub(crate) const fn ending(&self) -> Ending {
         match self {
-            Self::Result(_) => Ending::Committed,
+            Self::Result { .. } => Ending::Committed,
             Self::Dropped(reason) => Ending::Dropped(*reason),
             Self::Dead { .. } => Ending::Dead,
         }
@@ -84,54 +84,93 @@ pub(crate) struct Form {
 
 impl Form {
     /// The command that commits `parts`; `key_of` gives a stream's key. In a Cluster there may be
-    /// one part only.
+    /// one part only. Frames of one stream stand together.
     pub(crate) fn command(&self, parts: &[Part<'_>], key_of: impl Fn(u64) -> String) -> Cmd {
-        let per_part = |key: fn(&Shards, ShardId) -> String| {
-            parts.iter().map(move |part| key(&self.shards, part.shard))
-        };
-        let mut keys: Vec<String> = Vec::with_capacity(1 + parts.len() * 4);
-        keys.extend(parts.first().map(|part| self.shards.ledger(part.shard)));
-        keys.extend(per_part(Shards::lease));
-        keys.extend(per_part(Shards::results));
-        keys.extend(per_part(Shards::dead));
-        let mut places = HashMap::new();
-        for frame in parts.iter().flat_map(|part| part.frames) {
-            places.entry(frame.stream).or_insert_with(|| {
-                keys.push(key_of(frame.stream));
-                keys.len()
-            });
+        let mut keys = Keys::default();
+        for part in parts.first() {
+            keys.place(self.shards.ledger(part.shard));
         }
-        let mut call = COMMIT.call(&keys);
-        call.arg(&self.group).arg(self.keep_results).arg(self.keep_dead).arg(parts.len());
         for part in parts {
-            let n_args = |frame: &Settled| {
-                3 + match &frame.verdict {
-                    Verdict::Result(fields) => 1 + 2 * fields.len(),
-                    Verdict::Dropped(_) => 1,
-                    Verdict::Dead { .. } => 2,
-                }
-            };
-            let n: usize = part.frames.iter().map(n_args).sum();
-            call.arg(part.token).arg(n).arg(part.frames.len());
-            for frame in part.frames {
-                call.arg(places[&frame.stream]).arg(frame.id.to_string());
-                match &frame.verdict {
-                    Verdict::Result(fields) => {
-                        call.arg(b"r").arg(fields.len());
-                        for (name, value) in fields {
-                            call.arg(&**name).arg(&**value);
-                        }
-                    }
-                    Verdict::Dropped(reason) => {
-                        call.arg(b"d").arg(format!("dropped_{}", reason.as_str()));
-                    }
-                    Verdict::Dead { reason, tries } => {
-                        call.arg(b"x").arg(reason).arg(*tries);
-                    }
+            keys.place(self.shards.lease(part.shard));
+        }
+        for part in parts {
+            keys.place(self.shards.results(part.shard));
+        }
+        let mut args = Args::default();
+        args.add(&self.group).add(self.keep_results).add(self.keep_dead).add(parts.len());
+        for part in parts {
+            args.add(part.token);
+            let (n_args, n_streams) = (args.later(), args.later());
+            let before = args.0.len();
+            let streams = part.frames.chunk_by(|a, b| a.stream == b.stream);
+            args.0[n_streams] = streams.clone().count().to_string().into_bytes();
+            for frames in streams {
+                args.add(keys.place(key_of(frames[0].stream))).add(frames.len());
+                for frame in frames {
+                    self.add_frame(frame, &mut keys, &mut args);
                 }
             }
+            args.0[n_args] = (args.0.len() - before).to_string().into_bytes();
+        }
+        let mut call = COMMIT.call(&keys.all);
+        for arg in &args.0 {
+            call.arg(arg);
         }
         call
+    }
+
+    fn add_frame(&self, frame: &Settled, keys: &mut Keys, args: &mut Args) {
+        args.add(frame.id);
+        match &frame.verdict {
+            Verdict::Result { camera, seq, taken_ms, answer } => {
+                args.add("r").add(camera);
+                args.add(seq.map(|seq| seq.to_string()).unwrap_or_default()).add(taken_ms);
+                args.add(answer.fields.len());
+                for (name, value) in &answer.fields {
+                    args.add(name);
+                    args.0.push(value.to_vec());
+                }
+            }
+            Verdict::Dropped(reason) => {
+                args.add("d").add(format_args!("dropped_{}", reason.as_str()));
+            }
+            Verdict::Dead { reason, tries } => {
+                args.add("x").add(keys.place(self.shards.dead(frame.shard))).add(reason).add(tries);
+            }
+        }
+    }
+}
+
+/// Keys, each named once, by their places from 1 on.
+#[derive(Default)]
+struct Keys {
+    all: Vec<String>,
+    places: HashMap<String, usize>,
+}
+
+impl Keys {
+    fn place(&mut self, key: String) -> usize {
+        *self.places.entry(key).or_insert_with_key(|key| {
+            self.all.push(key.clone());
+            self.all.len()
+        })
+    }
+}
+
+/// Arguments, as they are sent.
+#[derive(Default)]
+struct Args(Vec<Vec<u8>>);
+
+impl Args {
+    fn add(&mut self, arg: impl ToString) -> &mut Self {
+        self.0.push(arg.to_string().into_bytes());
+        self
+    }
+
+    /// A place for an argument that is not known yet.
+    fn later(&mut self) -> usize {
+        self.0.push(Vec::new());
+        self.0.len() - 1
     }
 }
 

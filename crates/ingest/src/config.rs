@@ -111,7 +111,7 @@ impl Default for Config {
             max_frame_bytes: 16 << 20,
             reply_bytes: 1 << 20,
             linger: Duration::from_millis(5),
-            commit_wait: Duration::from_millis(5),
+            commit_wait: Duration::from_millis(10),
             commit_frames: 256,
             max_tries: 5,
             keep_results: 10_000,

@@ -75,26 +75,36 @@ impl Pace {
         self.mean_bytes = (self.mean_bytes + (mean - self.mean_bytes) * share).max(1.0);
     }
 
-    /// Learns from a reply: `frames` of `bytes` together, after waiting for `waited`. `is_full`
-    /// where a stream gave all that was asked for, so that more may be there.
-    pub(crate) fn after(
-        &mut self,
-        frames: usize,
-        bytes: usize,
-        is_full: bool,
-        waited: Duration,
-    ) -> Step {
-        if frames == 0 {
+    /// Learns from a reply that came `waited` after the one before.
+    pub(crate) fn after(&mut self, reply: Reply, waited: Duration) -> Step {
+        let longer = (self.linger * 2).min(MAX_LINGER).max(self.linger);
+        if reply.frames == 0 {
             self.idle += waited.max(Duration::from_millis(1));
-            if IDLE_AFTER <= self.idle {
-                return Step::Block;
-            }
-            return Step::Wait((self.linger * 2).min(MAX_LINGER));
+            return if self.idle < IDLE_AFTER { Step::Wait(longer) } else { Step::Block };
         }
         self.idle = Duration::ZERO;
-        self.weighed(frames, bytes);
-        Step::Wait(if is_full { Duration::ZERO } else { self.linger })
+        self.weighed(reply.frames, reply.bytes);
+        // Asking a stream that has nothing costs as well: where most have nothing, ask less often.
+        let is_sparse = reply.frames < reply.streams;
+        Step::Wait(match (reply.is_full, is_sparse) {
+            (true, _) => Duration::ZERO,
+            (false, true) => longer,
+            (false, false) => self.linger,
+        })
     }
+}
+
+/// What a read brought.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reply {
+    /// Streams that were asked.
+    pub(crate) streams: usize,
+    /// Frames that came.
+    pub(crate) frames: usize,
+    /// What they weigh together.
+    pub(crate) bytes: usize,
+    /// A stream gave all that was asked for, so that more may be there.
+    pub(crate) is_full: bool,
 }
 
 #[cfg(test)]
@@ -109,12 +119,16 @@ mod tests {
         let mut pace = Pace::new(LINGER);
         let mut steps = Vec::new();
         while steps.last() != Some(&Step::Block) {
-            steps.push(pace.after(0, 0, false, MAX_LINGER));
+            steps.push(pace.after(Reply::default(), MAX_LINGER));
         }
 
         assert_eq!(steps.len(), 10);
-        assert_eq!(pace.after(1, 100, false, LINGER), Step::Wait(LINGER));
-        assert_eq!(pace.after(64, 6400, true, LINGER), Step::Wait(Duration::ZERO));
+        let some = Reply { streams: 4, frames: 9, bytes: 900, is_full: false };
+        assert_eq!(pace.after(some, LINGER), Step::Wait(LINGER));
+        let sparse = Reply { streams: 10, ..some };
+        assert_eq!(pace.after(sparse, LINGER), Step::Wait(MAX_LINGER));
+        let full = Reply { is_full: true, ..some };
+        assert_eq!(pace.after(full, LINGER), Step::Wait(Duration::ZERO));
     }
 
     proptest! {
@@ -124,7 +138,7 @@ mod tests {
         {
             let mut pace = Pace::new(LINGER);
             for _ in 0..200 {
-                pace.after(1, frame, false, LINGER);
+                pace.weighed(1, frame);
             }
             let count = pace.count(streams, 1 << 20, 10_000);
             prop_assert!(count == 1 || count * streams * frame <= (1 << 20) + (1 << 17));

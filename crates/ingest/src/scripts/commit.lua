@@ -2,10 +2,12 @@
 -- Settles frames in one atomic step: fence, write results or dead letters, acknowledge, delete, count.
 -- Allowed when memory is short, because it frees more than it takes.
 --
--- KEYS: ledger; one lease, results and dead key per shard (all leases first); then the streams.
--- ARGV: group, results to keep, dead letters to keep, number of shards; then per shard its token,
---   how many arguments follow, how many frames; then per frame the place of its stream in KEYS, its
---   id, its kind. 'r': number of fields, fields. 'x': reason, tries. 'd': name of the count.
+-- KEYS: ledger; the leases of all shards, then their result streams, then streams and dead letter
+--   streams in any order.
+-- ARGV: group, results to keep, dead letters to keep, number of shards; then per shard its token, how
+--   many arguments follow, how many streams; per stream its place in KEYS and how many frames; per
+--   frame its id and kind. 'r' (result): camera, number, time, how many fields, fields. 'x' (dead
+--   letter): place of the dead letters in KEYS, reason, tries. 'd' (dropped): name of the count.
 -- Reply: per shard -1 where somebody else owns it, else per frame 1 (settled now), 0 (settled before)
 --   or what went wrong.
 local group, keep_results, keep_dead = ARGV[1], ARGV[2], ARGV[3]
@@ -23,48 +25,70 @@ local function copy_of(stream, id)
 end
 
 for shard = 1, n_shards do
-    local token, n_args, n_frames = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+    local token, n_args, n_streams = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
     at = at + 3
     if owners[shard] ~= token then
         reply[shard] = -1
         at = at + n_args
     else
-        local results, dead = KEYS[1 + n_shards + shard], KEYS[1 + 2 * n_shards + shard]
+        local results = KEYS[1 + n_shards + shard]
         local states = {}
-        for frame = 1, n_frames do
-            local stream, id, kind = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2]
-            at = at + 3
-            local written, into, name = nil, nil, 'committed'
-            if kind == 'r' then
-                local last = at + 2 * tonumber(ARGV[at])
-                into = results
-                written = redis.pcall('XADD', results, 'MAXLEN', '~', keep_results, '*',
-                    unpack(ARGV, at + 1, last))
-                at = last + 1
-            elseif kind == 'x' then
-                into, name = dead, 'dead'
-                written = redis.pcall('XADD', dead, 'MAXLEN', '~', keep_dead, '*',
-                    '_stream', stream, '_id', id, '_reason', ARGV[at], '_tries', ARGV[at + 1],
-                    unpack(copy_of(stream, id)))
+        for _ = 1, n_streams do
+            local stream, n_frames = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 1])
+            at = at + 2
+            -- What was written for which id, where, and as what it counts.
+            local ids, places, written, into, names = {}, {}, {}, {}, {}
+            for _ = 1, n_frames do
+                local id, kind = ARGV[at], ARGV[at + 1]
                 at = at + 2
-            else
-                name = ARGV[at]
-                at = at + 1
-            end
-            if type(written) == 'table' then
-                states[frame] = written.err
-            else
-                -- A frame that is neither pending nor in its stream was settled before.
-                local acked = redis.pcall('XACK', stream, group, id)
-                local deleted = redis.pcall('XDEL', stream, id)
-                if acked == 1 or deleted == 1 then
-                    counts[name] = (counts[name] or 0) + 1
-                    states[frame] = 1
-                else
-                    if written then
-                        redis.call('XDEL', into, written)
+                local entry, name, key = false, 'committed', results
+                if kind == 'r' then
+                    local camera, number, time = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+                    local first = at + 4
+                    at = first + 2 * tonumber(ARGV[at + 3])
+                    if number == '' then
+                        entry = redis.pcall('XADD', results, 'MAXLEN', '~', keep_results, '*',
+                            'c', camera, 'i', id, 't', time, unpack(ARGV, first, at - 1))
+                    else
+                        entry = redis.pcall('XADD', results, 'MAXLEN', '~', keep_results, '*',
+                            'c', camera, 'i', id, 'q', number, 't', time,
+                            unpack(ARGV, first, at - 1))
                     end
-                    states[frame] = 0
+                elseif kind == 'x' then
+                    key, name = KEYS[tonumber(ARGV[at])], 'dead'
+                    entry = redis.pcall('XADD', key, 'MAXLEN', '~', keep_dead, '*',
+                        '_stream', stream, '_id', id, '_reason', ARGV[at + 1], '_tries',
+                        ARGV[at + 2], unpack(copy_of(stream, id)))
+                    at = at + 3
+                else
+                    name = ARGV[at]
+                    at = at + 1
+                end
+                local place = #states + 1
+                if type(entry) == 'table' then
+                    states[place] = entry.err
+                else
+                    states[place] = 1
+                    local n = #ids + 1
+                    ids[n], places[n], written[n], into[n], names[n] = id, place, entry, key, name
+                end
+            end
+            if #ids > 0 then
+                local deleted = redis.pcall('XDEL', stream, unpack(ids))
+                local is_whole = deleted == #ids
+                if is_whole then
+                    redis.pcall('XACK', stream, group, unpack(ids))
+                end
+                for n, id in ipairs(ids) do
+                    -- A frame that is neither pending nor in its stream was settled before.
+                    if is_whole or redis.pcall('XACK', stream, group, id) == 1 then
+                        counts[names[n]] = (counts[names[n]] or 0) + 1
+                    else
+                        states[places[n]] = 0
+                        if written[n] then
+                            redis.call('XDEL', into[n], written[n])
+                        end
+                    end
                 end
             end
         end

@@ -1,8 +1,7 @@
 //! Frames on their way through the model.
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use paceline_batch::Key;
 use paceline_pipeline::{Ask, InferError, Model};
 use paceline_types::ErrorCode;
@@ -90,7 +89,12 @@ impl Worker {
         let verdict = match outcome {
             Outcome::Answer(answer) => {
                 self.model_is_well();
-                Verdict::Result(result_fields(&piece, answer))
+                Verdict::Result {
+                    camera: std::mem::take(&mut piece.frame.camera),
+                    seq: piece.frame.seq,
+                    taken_ms: piece.frame.taken_ms,
+                    answer,
+                }
             }
             Outcome::Unfit(Unfit::Overwritten) => Verdict::Dropped(Reason::Overwritten),
             Outcome::Unfit(Unfit::Poison(reason)) => {
@@ -146,12 +150,16 @@ impl Worker {
         if error.code() == ErrorCode::Overloaded {
             return TRY_AGAIN_AFTER;
         }
+        let now = Instant::now();
+        if now < self.ask_at {
+            return self.ask_at - now; // Many frames find out together; that is one failure.
+        }
         let pause = self.model_breaker.fail(rand::random());
         if self.model_breaker.n_failures() == 1 {
             tracing::warn!(%error, "cameras: the model cannot be asked; frames wait");
         }
         self.common.health.update(|health| health.has_model = false);
-        self.ask_at = Instant::now() + pause;
+        self.ask_at = now + pause;
         pause
     }
 }
@@ -220,18 +228,4 @@ async fn prepare(
     let task =
         tokio::task::spawn_blocking(move || prepare.prepare(&frame, model.signature())).await;
     task.map_err(|_| Outcome::Panicked)?.map_err(Outcome::Unfit)
-}
-
-/// The fields of a result: whose it is, of which frame, and what the model gave.
-fn result_fields(piece: &Piece, answer: Answer) -> Vec<(Cow<'static, str>, Bytes)> {
-    let Piece { id, frame, .. } = piece;
-    let mut fields = Vec::with_capacity(4 + answer.fields.len());
-    fields.push((Cow::Borrowed("c"), Bytes::copy_from_slice(frame.camera.as_bytes())));
-    fields.push((Cow::Borrowed("i"), id.to_string().into()));
-    if let Some(seq) = frame.seq {
-        fields.push((Cow::Borrowed("q"), seq.to_string().into()));
-    }
-    fields.push((Cow::Borrowed("t"), frame.taken_ms.to_string().into()));
-    fields.extend(answer.fields);
-    fields
 }

@@ -53,8 +53,8 @@ impl Worker {
         let n = self.ready.len().min(config.commit_frames);
         let mut batch: Vec<Settled> = self.ready.drain(..n).collect();
         self.ready_since = (!self.ready.is_empty()).then_some(now);
-        // Stable: within a shard the order stays.
-        batch.sort_by_key(|settled| settled.shard);
+        // Stable: within a stream the order stays.
+        batch.sort_by_key(|settled| (settled.shard, settled.stream));
         let (parts, commands) = self.commands(&batch);
         let (link, server) = (self.commit_link.take(), self.post.server.clone());
         let timeout = config.timeout;

@@ -19,7 +19,7 @@ use crate::{
     ledger::Ending,
     line::Waiting,
     link::{self, Fault, GROUP, Link, Refusal},
-    pace::Step,
+    pace::{Reply, Step},
     shard::ShardId,
 };
 
@@ -428,8 +428,7 @@ impl Worker {
         now: Instant,
     ) {
         if let Value::ServerError(error) = &value {
-            let error = error.clone();
-            self.refused(&[number], &error, now);
+            self.refused(&[number], error, now);
             return;
         }
         let Some(stream) = self.streams.get_mut(&number) else { return };
@@ -452,11 +451,10 @@ impl Worker {
 
     fn claimed(&mut self, number: u64, ids: &[(EntryId, u32)], value: Value, now: Instant) {
         if let Value::ServerError(error) = &value {
-            let error = error.clone();
             if let Some(stream) = self.streams.get_mut(&number) {
                 stream.phase = Phase::recovery();
             }
-            self.refused(&[number], &error, now);
+            self.refused(&[number], error, now);
             return;
         }
         let entries = link::list(value).unwrap_or_default();
@@ -494,25 +492,27 @@ impl Worker {
     }
 
     fn fresh(&mut self, commands: &[Vec<u64>], count: usize, values: Vec<Value>, now: Instant) {
-        let (mut frames, mut bytes, mut is_full, mut is_refused) = (0, 0, false, false);
+        let streams = commands.iter().map(Vec::len).sum();
+        let mut reply = Reply { streams, ..Reply::default() };
+        let mut is_refused = false;
         for (streams, value) in commands.iter().zip(values) {
             if let Value::ServerError(error) = &value {
                 is_refused = true;
-                self.refused(streams, &error.clone(), now);
+                self.refused(streams, error, now);
                 continue;
             }
             for stream in link::list(value).unwrap_or_default() {
                 let Some((number, entries)) = self.stream_of(stream) else { continue };
-                is_full |= count <= entries.len();
+                reply.is_full |= count <= entries.len();
                 for entry in entries {
                     let Some((id, fields)) = entry_of(entry) else { continue };
-                    frames += 1;
-                    bytes += weight(&fields);
+                    reply.frames += 1;
+                    reply.bytes += weight(&fields);
                     self.arrived(number, id, fields, 0);
                 }
             }
         }
-        self.step = self.pace.after(frames, bytes, is_full, now - self.last_read);
+        self.step = self.pace.after(reply, now - self.last_read);
         if !is_refused {
             self.read_breaker.succeed();
             self.read_at = now

@@ -3,5 +3,8 @@
 mod basics;
 mod faults;
 mod measure;
+mod nodes;
+mod poison;
+mod pressure;
 mod proxy;
 mod rig;
