@@ -24,6 +24,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) config: Config,
+    /// Tells this process from an earlier one of the same name.
+    pub(crate) incarnation: String,
     pub(crate) shards: Shards,
     pub(crate) form: Form,
     pub(crate) policies: Policies,
@@ -58,6 +60,7 @@ impl Common {
             models,
             prepare,
             heavy: Semaphore::new(cores),
+            incarnation: format!("{:08x}", rand::random::<u32>()),
             shards,
             config,
         }
@@ -112,8 +115,8 @@ pub struct Health {
     pub warnings: Vec<String>,
     /// Streams whose group was gone while they were read: data was lost in Redis.
     pub n_resets: u64,
-    /// Connections that were made again.
-    pub n_reconnects: u64,
+    /// Times that Redis failed or refused.
+    pub n_faults: u64,
 }
 
 #[derive(Debug)]

@@ -25,6 +25,7 @@ use crate::{
     backoff::Breaker,
     check::check,
     common::Common,
+    fence::close_readers_of_the_dead,
     link::{Fault, HEARTBEAT, LEASE, Link, list, text},
     rendezvous,
     roster::Standing,
@@ -45,8 +46,6 @@ struct Lease {
 
 pub(crate) struct Coordinator {
     common: Arc<Common>,
-    /// Tells this process from an earlier one of the same name.
-    incarnation: String,
     topology: Option<Topology>,
     topology_at: Instant,
     links: HashMap<String, Link>,
@@ -66,7 +65,6 @@ impl Coordinator {
     pub(crate) fn new(common: Arc<Common>) -> Self {
         Self {
             common,
-            incarnation: format!("{:08x}", rand::random::<u32>()),
             topology: None,
             topology_at: Instant::now(),
             links: HashMap::new(),
@@ -258,27 +256,53 @@ impl Coordinator {
             let tokens = self.lease(&home, &actions).await?;
             // Not the whole time, since clocks differ a little.
             let until = sent + self.common.config.lease.mul_f64(0.9);
+            let mut taken = Vec::new();
             for ((shard, _), token) in actions.into_iter().zip(tokens) {
-                self.leased(&home, shard, &token, until).await;
+                if self.leased(&home, shard, &token, until).await {
+                    taken.push(shard);
+                }
             }
+            self.grant_all(&home, taken).await;
         }
         Ok(())
     }
 
-    /// What became of one lease.
-    async fn leased(&mut self, home: &str, shard: ShardId, token: &str, until: Instant) {
+    /// What became of one lease; whether it is a new one.
+    async fn leased(&mut self, home: &str, shard: ShardId, token: &str, until: Instant) -> bool {
         let is_known = self.leases.contains_key(&shard);
         if token.is_empty() {
             if is_known {
                 tracing::warn!(%shard, "the lease was lost");
                 self.lose(shard).await;
             }
-            return;
+            return false;
         }
         self.common.leases.set(shard, Some(until));
         if !is_known {
             let lease = Lease { token: token.into(), home: home.to_owned(), draining_since: None };
             self.leases.insert(shard, lease);
+        }
+        !is_known
+    }
+
+    /// Hands new shards to workers, once nobody who had them before can read on.
+    async fn grant_all(&mut self, home: &str, shards: Vec<ShardId>) {
+        if shards.is_empty() {
+            return;
+        }
+        let (common, alive) = (Arc::clone(&self.common), self.members.clone());
+        let closed = match self.link(home).await {
+            Ok(link) => close_readers_of_the_dead(link, &common, &alive).await,
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = closed {
+            tracing::warn!(
+                %fault,
+                "cameras: readers of dead nodes were not closed (may CLIENT LIST and CLIENT KILL be \
+                 used?); one that comes back may put frames out of order"
+            );
+        }
+        for shard in shards {
             self.grant(shard).await;
         }
     }
@@ -299,7 +323,7 @@ impl Coordinator {
             };
             let keys: Vec<String> = part.iter().flat_map(both).collect();
             let mut call = LEASE.call(&keys);
-            call.arg(&common.config.node).arg(&self.incarnation).arg(lasts);
+            call.arg(&common.config.node).arg(&common.incarnation).arg(lasts);
             for (_, action) in part {
                 call.arg(action);
             }

@@ -24,6 +24,7 @@ mod credit;
 mod dead;
 mod door;
 pub mod entry;
+mod fence;
 pub mod ledger;
 mod line;
 mod link;

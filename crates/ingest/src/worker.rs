@@ -153,6 +153,7 @@ pub(crate) struct Worker {
     step: Step,
     turn: usize,
     recovers_next: bool,
+    must_verify: bool,
     sweep_at: Instant,
     /// Entries that were settled while what is pending is being looked up: the reply may still name
     /// them.
@@ -200,6 +201,7 @@ impl Worker {
             step: Step::Wait(linger),
             turn: 0,
             recovers_next: true,
+            must_verify: false,
             sweep_at: now,
             settled_meanwhile: None,
             lost: BTreeMap::new(),

@@ -7,6 +7,7 @@ use paceline_api::{
     grpc::{self, DescriptorError},
     http::{self, ServeLimits},
 };
+use paceline_ingest::{Cameras, RawTensors};
 use paceline_pipeline::Models;
 use tokio::net::TcpListener;
 
@@ -40,6 +41,9 @@ pub enum StartError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// A setting of the cameras.
+    #[error(transparent)]
+    Cameras(#[from] paceline_ingest::ConfigError),
     /// This program.
     #[error(transparent)]
     Descriptors(#[from] DescriptorError),
@@ -52,7 +56,7 @@ impl Server {
     ///
     /// When a model cannot be served or the address cannot be had.
     pub async fn build(config: Config) -> Result<Self, StartError> {
-        let Config { server, models: configured } = config;
+        let Config { server, models: configured, cameras } = config;
         let mut supervisor = Supervisor::new(server.drain_timeout);
         let models = Arc::new(Models::default());
         let repository = Repository::new(
@@ -83,6 +87,12 @@ impl Server {
                 http::serve(listener, router, limits, connections, stop).await;
                 Ok(())
             });
+        }
+        if let Some(cameras) = cameras {
+            let (_, door) = Cameras::pair(cameras, Arc::clone(&models), Arc::new(RawTensors))?;
+            // As a connection, it is done before the models close; as a stage, it may not end early.
+            let task = supervisor.connections().spawn(door.run(supervisor.stop_intake()));
+            supervisor.stage("cameras", async move { Ok(task.await?) });
         }
         readiness.set(true);
         Ok(Self { supervisor, models, readiness, address, grpc_address })

@@ -53,6 +53,14 @@ const PURE: &[&str] = &[
     "batch/src/slot.rs",
     "batch/src/sorted.rs",
     "batch/src/stats.rs",
+    "ingest/src/backoff.rs",
+    "ingest/src/entry.rs",
+    "ingest/src/line.rs",
+    "ingest/src/pace.rs",
+    "ingest/src/policy.rs",
+    "ingest/src/prepare.rs",
+    "ingest/src/rendezvous.rs",
+    "ingest/src/shard.rs",
 ];
 
 fn crates() -> PathBuf {

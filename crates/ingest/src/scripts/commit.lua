@@ -32,16 +32,14 @@ for shard = 1, n_shards do
         at = at + n_args
     else
         local results = KEYS[1 + n_shards + shard]
-        local states = {}
+        local states, n = {}, 0
         for _ = 1, n_streams do
             local stream, n_frames = KEYS[tonumber(ARGV[at])], tonumber(ARGV[at + 1])
             at = at + 2
-            -- What was written for which id, where, and as what it counts.
-            local ids, places, written, into, names = {}, {}, {}, {}, {}
             for _ = 1, n_frames do
                 local id, kind = ARGV[at], ARGV[at + 1]
                 at = at + 2
-                local entry, name, key = false, 'committed', results
+                local entry, name, into = false, 'committed', results
                 if kind == 'r' then
                     local camera, number, time = ARGV[at], ARGV[at + 1], ARGV[at + 2]
                     local first = at + 4
@@ -55,8 +53,8 @@ for shard = 1, n_shards do
                             unpack(ARGV, first, at - 1))
                     end
                 elseif kind == 'x' then
-                    key, name = KEYS[tonumber(ARGV[at])], 'dead'
-                    entry = redis.pcall('XADD', key, 'MAXLEN', '~', keep_dead, '*',
+                    into, name = KEYS[tonumber(ARGV[at])], 'dead'
+                    entry = redis.pcall('XADD', into, 'MAXLEN', '~', keep_dead, '*',
                         '_stream', stream, '_id', id, '_reason', ARGV[at + 1], '_tries',
                         ARGV[at + 2], unpack(copy_of(stream, id)))
                     at = at + 3
@@ -64,29 +62,20 @@ for shard = 1, n_shards do
                     name = ARGV[at]
                     at = at + 1
                 end
-                local place = #states + 1
+                n = n + 1
                 if type(entry) == 'table' then
-                    states[place] = entry.err
+                    states[n] = entry.err
                 else
-                    states[place] = 1
-                    local n = #ids + 1
-                    ids[n], places[n], written[n], into[n], names[n] = id, place, entry, key, name
-                end
-            end
-            if #ids > 0 then
-                local deleted = redis.pcall('XDEL', stream, unpack(ids))
-                local is_whole = deleted == #ids
-                if is_whole then
-                    redis.pcall('XACK', stream, group, unpack(ids))
-                end
-                for n, id in ipairs(ids) do
                     -- A frame that is neither pending nor in its stream was settled before.
-                    if is_whole or redis.pcall('XACK', stream, group, id) == 1 then
-                        counts[names[n]] = (counts[names[n]] or 0) + 1
+                    local acked = redis.pcall('XACK', stream, group, id)
+                    local deleted = redis.pcall('XDEL', stream, id)
+                    if acked == 1 or deleted == 1 then
+                        counts[name] = (counts[name] or 0) + 1
+                        states[n] = 1
                     else
-                        states[places[n]] = 0
-                        if written[n] then
-                            redis.call('XDEL', into[n], written[n])
+                        states[n] = 0
+                        if entry then
+                            redis.call('XDEL', into, entry)
                         end
                     end
                 end

@@ -127,7 +127,7 @@ impl Worker {
             match reply {
                 Reply::Fenced => {
                     frames.for_each(drop);
-                    self.fenced(&part);
+                    self.fenced(part.shard, &part.token);
                 }
                 Reply::Frames(states) => {
                     for (frame, state) in frames.zip(states) {
@@ -182,16 +182,14 @@ impl Worker {
         self.ready_since = (!self.ready.is_empty()).then_some(now);
     }
 
-    /// The shard was not ours when this was sent; unless it was taken again since, it is forgotten.
-    fn fenced(&mut self, part: &Sent) {
-        let is_current = |owned: &super::Owned| owned.token == part.token;
-        if !self.shards.get(&part.shard).is_some_and(is_current) {
+    /// A shard is not ours under this token; unless it was taken again since, it is forgotten.
+    pub(super) fn fenced(&mut self, shard: ShardId, token: &Arc<str>) {
+        if !self.shards.get(&shard).is_some_and(|owned| owned.token == *token) {
             return;
         }
-        let shard = part.shard;
         tracing::warn!(%shard, "another node owns the shard now; its frames are left to it");
         self.forget(shard);
-        self.report(Report::Fenced(shard, Arc::clone(&part.token)));
+        self.report(Report::Fenced(shard, Arc::clone(token)));
     }
 }
 

@@ -5,17 +5,18 @@
 //! is read. So order holds, and nothing that was delivered is forgotten. After every time-out and
 //! every broken connection all streams begin again; what is being worked on is not claimed twice.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use redis::{Pipeline, Value};
+use redis::{ConnectionInfo, Pipeline, Value};
 use tokio::time::Instant;
 
 use super::{Boxed, Report, Worker, asking::Piece};
 use crate::{
     commit::{Settled, Verdict},
-    common::now_ms,
+    common::{Common, now_ms},
     credit::Held,
     entry::{self, EntryError, EntryId, Origin},
+    fence,
     ledger::Ending,
     line::Waiting,
     link::{self, Fault, GROUP, Link, Refusal},
@@ -68,6 +69,8 @@ impl Phase {
 /// What was asked.
 enum Request {
     Open,
+    /// Which shards are still ours, by the tokens they were granted with.
+    Verify(Vec<(ShardId, Arc<str>)>),
     MakeGroups(Vec<u64>),
     CountLost,
     LookUp(Vec<u64>),
@@ -102,9 +105,9 @@ impl Worker {
             return;
         }
         let Some(link) = self.read_link.take() else {
-            let (server, timeout) = (self.post.server.clone(), self.common.config.timeout);
+            let (common, server) = (Arc::clone(&self.common), self.post.server.clone());
             self.reading = Some(Box::pin(async move {
-                let link = Link::open(&server, timeout).await;
+                let link = open(&common, &server).await;
                 Read { request: Request::Open, link, values: Vec::new() }
             }));
             return;
@@ -119,6 +122,9 @@ impl Worker {
     }
 
     fn next_request(&mut self, now: Instant) -> Option<(Request, Pipeline, Duration)> {
+        if self.must_verify {
+            return Some(self.verify());
+        }
         self.sweep(now);
         if !self.lost.is_empty() {
             let mut commands = Pipeline::new();
@@ -136,6 +142,28 @@ impl Worker {
             self.recover(now).or_else(|| self.read_fresh(now))
         } else {
             self.read_fresh(now).or_else(|| self.recover(now))
+        }
+    }
+
+    /// A connection that was made again may have been closed because the shards are somebody
+    /// else's by now.
+    fn verify(&self) -> (Request, Pipeline, Duration) {
+        let mut commands = Pipeline::new();
+        for shard in self.shards.keys() {
+            commands.cmd("GET").arg(self.common.shards.lease(*shard));
+        }
+        let owned = |(shard, owned): (&ShardId, &super::Owned)| (*shard, Arc::clone(&owned.token));
+        (Request::Verify(self.shards.iter().map(owned).collect()), commands, Duration::ZERO)
+    }
+
+    fn verified(&mut self, shards: Vec<(ShardId, Arc<str>)>, values: Vec<Value>) {
+        self.must_verify = false;
+        for ((shard, token), value) in shards.into_iter().zip(values) {
+            if matches!(value, Value::ServerError(_)) {
+                self.must_verify = true;
+            } else if link::text(value).as_deref() != Some(&*token) {
+                self.fenced(shard, &token);
+            }
         }
     }
 
@@ -218,7 +246,13 @@ impl Worker {
         }
         let config = &self.common.config;
         let reserved = self.common.credit.reserve(self.post.reply_bytes, self.post.reply_frames)?;
-        let blocks = self.step == Step::Block && !self.post.is_cluster && self.is_quiet();
+        // A read must not outlast the leases under which it was sent.
+        let outlasts =
+            |number: &u64| self.common.leases.holds(self.streams[number].shard, now + BLOCK * 2);
+        let blocks = self.step == Step::Block
+            && !self.post.is_cluster
+            && self.is_quiet()
+            && live.iter().all(outlasts);
         // Rounds that cannot ask all begin where the last one ended, so that all get their turn.
         let n = live.len();
         live.rotate_left(self.turn % n);
@@ -357,13 +391,14 @@ impl Worker {
         }
         self.common.health.update(|health| {
             health.problem = Some(problem.to_string());
-            health.n_reconnects += 1;
+            health.n_faults += 1;
         });
     }
 
     fn has_replied(&mut self, request: Request, values: Vec<Value>, now: Instant) {
         match request {
-            Request::Open => {}
+            Request::Open => self.must_verify = true,
+            Request::Verify(shards) => self.verified(shards, values),
             Request::MakeGroups(streams) => self.groups_made(&streams, values, now),
             Request::CountLost => {
                 if !values.iter().any(|value| matches!(value, Value::ServerError(_))) {
@@ -519,7 +554,8 @@ impl Worker {
                 + match self.step {
                     Step::Wait(linger) => linger,
                     Step::Block if self.post.is_cluster => CLUSTER_IDLE,
-                    Step::Block => Duration::ZERO,
+                    Step::Block if self.is_quiet() => Duration::ZERO,
+                    Step::Block => self.common.config.linger,
                 };
         }
     }
@@ -652,6 +688,15 @@ impl Worker {
             (Err(_), None) => {}
         }
     }
+}
+
+/// A connection to read on, by whose name others know whose it is.
+async fn open(common: &Common, server: &ConnectionInfo) -> Result<Link, Fault> {
+    let mut link = Link::open(server, common.config.timeout).await?;
+    let mut command = redis::cmd("CLIENT");
+    command.arg("SETNAME").arg(fence::name(common));
+    link.ask_one(command).await?;
+    Ok(link)
 }
 
 /// What a frame weighs whose payload is gone already.

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 use crate::rig::{self, Producer, Running, Server};
 
 /// 1000 cameras, 10,000 frames a second of 200 bytes, a model of 2 ms and 0.02 ms per frame.
-async fn cost(layout: Layout) {
+async fn cost(layout: Layout, shards: u16) {
     let server = Server::start(&[]).await;
     let mut config = rig::config(&server.url());
-    config.shards = 256;
+    config.shards = shards;
     config.readers = 4;
     config.layout = layout;
     config.lease = Duration::from_secs(5);
@@ -40,7 +40,7 @@ async fn cost(layout: Layout) {
     let took = began.elapsed().as_secs_f64();
     let per_frame = |us: u64| us as f64 / frames as f64;
     println!(
-        "{layout:?}: {frames} frames in {took:.1} s, {:.1} us of Redis per frame, {:.1} us of this \
+        "{layout:?}, {shards} shards: {frames} frames in {took:.1} s, {:.1} us of Redis per frame, {:.1} us of this \
          process (producer, model and door) per frame",
         per_frame(server.cpu_us().await - cpu),
         per_frame(own_cpu_us() - own),
@@ -65,11 +65,12 @@ fn own_cpu_us() -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn measure_shard_streams() {
-    cost(Layout::Shard).await;
+    cost(Layout::Shard, 256).await;
+    cost(Layout::Shard, 32).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a measurement"]
 async fn measure_camera_streams() {
-    cost(Layout::Camera).await;
+    cost(Layout::Camera, 256).await;
 }

@@ -39,6 +39,19 @@ impl Server {
         server
     }
 
+    /// As part of a Cluster, whose nodes talk on a port of their own.
+    pub(crate) async fn start_with_bus(options: &[&str]) -> Self {
+        let bus = free_port().to_string();
+        let mut options = options.to_vec();
+        options.extend(["--cluster-port", &bus]);
+        Self::start(&options).await
+    }
+
+    /// The port on which it talks to the others of its Cluster.
+    pub(crate) fn bus(&self) -> u16 {
+        self.options.last().unwrap().parse().unwrap()
+    }
+
     /// With an append-only file, so that it remembers.
     pub(crate) async fn durable() -> Self {
         Self::start(&["--appendonly", "yes", "--appendfsync", "everysec"]).await
@@ -333,25 +346,29 @@ impl Load {
 
 /// What came out, per camera the numbers of the frames in the order of their results.
 pub(crate) async fn results(server: &Server, config: &Config) -> HashMap<String, Vec<u64>> {
-    let mut connection = server.connect().await;
     let shards = config.shards();
-    let mut found: HashMap<String, Vec<u64>> = HashMap::new();
+    let mut found = HashMap::new();
     for shard in shards.all() {
-        let entries: Vec<(String, HashMap<String, redis::Value>)> = redis::cmd("XRANGE")
-            .arg(shards.results(shard))
-            .arg("-")
-            .arg("+")
-            .query_async(&mut connection)
-            .await
-            .unwrap();
-        for (_, mut fields) in entries {
-            let camera: String = redis::from_redis_value(fields.remove("c").unwrap()).unwrap();
-            let seq: u64 = redis::from_redis_value(fields.remove("q").unwrap()).unwrap();
-            // The model answers its input, so the payload says again whose frame it was.
-            let data: Vec<u8> = redis::from_redis_value(fields.remove("d").unwrap()).unwrap();
-            assert_eq!(data[..8], seq.to_le_bytes(), "the result of another frame");
-            found.entry(camera).or_default().push(seq);
-        }
+        found.extend(results_of(server, &shards.results(shard)).await);
+    }
+    found
+}
+
+/// The same, of one result stream.
+pub(crate) async fn results_of(server: &Server, key: &str) -> HashMap<String, Vec<u64>> {
+    let mut connection = server.connect().await;
+    let mut found: HashMap<String, Vec<u64>> = HashMap::new();
+    let mut range = redis::cmd("XRANGE");
+    range.arg(key).arg("-").arg("+");
+    let entries: Vec<(String, HashMap<String, Value>)> =
+        range.query_async(&mut connection).await.unwrap();
+    for (_, mut fields) in entries {
+        let camera: String = redis::from_redis_value(fields.remove("c").unwrap()).unwrap();
+        let seq: u64 = redis::from_redis_value(fields.remove("q").unwrap()).unwrap();
+        // The model answers its input, so the payload says again whose frame it was.
+        let data: Vec<u8> = redis::from_redis_value(fields.remove("d").unwrap()).unwrap();
+        assert_eq!(data[..8], seq.to_le_bytes(), "the result of another frame");
+        found.entry(camera).or_default().push(seq);
     }
     found
 }
