@@ -99,7 +99,7 @@ impl Default for Config {
             group: "paceline".to_owned(),
             node: "node-1".to_owned(),
             shards: 256,
-            readers: 4,
+            readers: 2,
             cameras: Vec::new(),
             discover: Duration::from_secs(5),
             max_cameras: 100_000,

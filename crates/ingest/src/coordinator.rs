@@ -6,13 +6,15 @@
 //! back; who died loses it when the lease ends. The next owner claims what is pending before it reads
 //! on, so order holds, and the lease's token keeps late commits of the last owner out.
 
+mod leases;
+mod streams;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
 
-use redis::Pipeline;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -25,10 +27,8 @@ use crate::{
     backoff::Breaker,
     check::check,
     common::Common,
-    fence::close_readers_of_the_dead,
-    link::{Fault, HEARTBEAT, LEASE, Link, list, text},
+    link::{Fault, HEARTBEAT, Link, list, text},
     rendezvous,
-    roster::Standing,
     shard::ShardId,
     topology::Topology,
     worker::{NewStream, Order, Post, Report, Worker},
@@ -176,7 +176,7 @@ impl Coordinator {
             ));
         }
         // A Cluster changes; one server does not.
-        let every = if found.is_cluster { config.lease } else { Duration::from_secs(3600) };
+        let every = if found.is_cluster { config.lease } else { Duration::from_hours(1) };
         self.topology_at = now + every;
         let is_new = self.topology.is_none();
         self.topology = Some(found);
@@ -225,7 +225,7 @@ impl Coordinator {
         let key = self.common.shards.nodes();
         let home = self.home(&key)?;
         let mut call = HEARTBEAT.call(&[&key]);
-        call.arg(&self.common.config.node).arg(lasts.as_millis() as u64);
+        call.arg(&self.common.config.node).arg(lasts.as_millis().to_string());
         let reply = self.link(&home).await?.ask_one(call).await?;
         Ok(list(reply).unwrap_or_default().into_iter().filter_map(text).collect())
     }
@@ -235,152 +235,6 @@ impl Coordinator {
         let own = Some(&*self.common.config.node);
         let is_ours = |shard: &ShardId| rendezvous::owner(*shard, &self.members) == own;
         self.common.shards.all().filter(is_ours).collect()
-    }
-
-    /// Renews what is ours and takes what should be.
-    async fn renew(&mut self, wanted: &BTreeSet<ShardId>) -> Result<(), Fault> {
-        let take = if self.is_first { "s" } else { "a" };
-        let mut by_home: BTreeMap<String, Vec<(ShardId, String)>> = BTreeMap::new();
-        for shard in self.common.shards.all() {
-            let (home, action) = match self.leases.get(&shard) {
-                Some(lease) => (lease.home.clone(), format!("r{}", lease.token)),
-                None if wanted.contains(&shard) => {
-                    (self.home(&self.common.shards.lease(shard))?, take.to_owned())
-                }
-                None => continue,
-            };
-            by_home.entry(home).or_default().push((shard, action));
-        }
-        for (home, actions) in by_home {
-            let sent = Instant::now();
-            let tokens = self.lease(&home, &actions).await?;
-            // Not the whole time, since clocks differ a little.
-            let until = sent + self.common.config.lease.mul_f64(0.9);
-            let mut taken = Vec::new();
-            for ((shard, _), token) in actions.into_iter().zip(tokens) {
-                if self.leased(&home, shard, &token, until).await {
-                    taken.push(shard);
-                }
-            }
-            self.grant_all(&home, taken).await;
-        }
-        Ok(())
-    }
-
-    /// What became of one lease; whether it is a new one.
-    async fn leased(&mut self, home: &str, shard: ShardId, token: &str, until: Instant) -> bool {
-        let is_known = self.leases.contains_key(&shard);
-        if token.is_empty() {
-            if is_known {
-                tracing::warn!(%shard, "the lease was lost");
-                self.lose(shard).await;
-            }
-            return false;
-        }
-        self.common.leases.set(shard, Some(until));
-        if !is_known {
-            let lease = Lease { token: token.into(), home: home.to_owned(), draining_since: None };
-            self.leases.insert(shard, lease);
-        }
-        !is_known
-    }
-
-    /// Hands new shards to workers, once nobody who had them before can read on.
-    async fn grant_all(&mut self, home: &str, shards: Vec<ShardId>) {
-        if shards.is_empty() {
-            return;
-        }
-        let (common, alive) = (Arc::clone(&self.common), self.members.clone());
-        let closed = match self.link(home).await {
-            Ok(link) => close_readers_of_the_dead(link, &common, &alive).await,
-            Err(fault) => Err(fault),
-        };
-        if let Err(fault) = closed {
-            tracing::warn!(
-                %fault,
-                "cameras: readers of dead nodes were not closed (may CLIENT LIST and CLIENT KILL be \
-                 used?); one that comes back may put frames out of order"
-            );
-        }
-        for shard in shards {
-            self.grant(shard).await;
-        }
-    }
-
-    /// Runs the lease script; one call in all, or one for each shard in a Cluster.
-    async fn lease(
-        &mut self,
-        home: &str,
-        actions: &[(ShardId, String)],
-    ) -> Result<Vec<String>, Fault> {
-        let common = Arc::clone(&self.common);
-        let is_cluster = self.topology.as_ref().is_some_and(|topology| topology.is_cluster);
-        let lasts = common.config.lease.as_millis() as u64;
-        let mut commands = Pipeline::new();
-        for part in actions.chunks(if is_cluster { 1 } else { actions.len().max(1) }) {
-            let both = |(shard, _): &(ShardId, String)| {
-                [common.shards.lease(*shard), common.shards.epoch(*shard)]
-            };
-            let keys: Vec<String> = part.iter().flat_map(both).collect();
-            let mut call = LEASE.call(&keys);
-            call.arg(&common.config.node).arg(&common.incarnation).arg(lasts);
-            for (_, action) in part {
-                call.arg(action);
-            }
-            commands.add_command(call);
-        }
-        let mut tokens = Vec::with_capacity(actions.len());
-        for value in self.link(home).await?.ask(&commands).await? {
-            if let redis::Value::ServerError(error) = &value {
-                return Err(Fault::of(error));
-            }
-            tokens.extend(list(value).unwrap_or_default().into_iter().filter_map(text));
-        }
-        if tokens.len() == actions.len() { Ok(tokens) } else { Err(Fault::Nonsense("few leases")) }
-    }
-
-    /// Begins to give back what is not to be ours any more.
-    async fn give_back(&mut self, wanted: &BTreeSet<ShardId>) -> Result<(), Fault> {
-        let now = Instant::now();
-        let mut overdue = Vec::new();
-        let mut drain = Vec::new();
-        for (shard, lease) in &mut self.leases {
-            match lease.draining_since {
-                None if !wanted.contains(shard) => {
-                    lease.draining_since = Some(now);
-                    drain.push((*shard, lease.home.clone()));
-                }
-                // What does not finish is left pending for the next owner.
-                Some(since) if since + self.common.config.lease * 2 < now => overdue.push(*shard),
-                _ => {}
-            }
-        }
-        for (shard, home) in drain {
-            self.send(&home, shard, Order::Drain(shard)).await;
-        }
-        for shard in overdue {
-            tracing::warn!(%shard, "frames are left to the shard's next owner");
-            self.release(shard).await?;
-        }
-        Ok(())
-    }
-
-    /// Gives a shard back to whoever takes it next.
-    async fn release(&mut self, shard: ShardId) -> Result<(), Fault> {
-        let Some(lease) = self.leases.get(&shard) else { return Ok(()) };
-        let action = (shard, format!("d{}", lease.token));
-        let home = lease.home.clone();
-        self.lose(shard).await;
-        self.lease(&home, &[action]).await?;
-        Ok(())
-    }
-
-    /// Forgets a shard that is not ours.
-    async fn lose(&mut self, shard: ShardId) {
-        self.common.leases.set(shard, None);
-        if let Some(lease) = self.leases.remove(&shard) {
-            self.send(&lease.home, shard, Order::Forget(shard)).await;
-        }
     }
 
     async fn hear(&mut self, report: Report) {
@@ -417,74 +271,6 @@ impl Coordinator {
             }
         };
         self.send(&home, shard, Order::Grant { shard, token, streams }).await;
-    }
-
-    fn camera_stream(&self, shard: ShardId, camera: &str) -> NewStream {
-        let key = self.common.config.key_of(camera, shard);
-        NewStream { key, camera: Some(camera.to_owned()) }
-    }
-
-    /// Cameras by shard, where each has its own stream.
-    fn wanted_streams(&self) -> BTreeMap<ShardId, BTreeSet<String>> {
-        let mut wanted: BTreeMap<ShardId, BTreeSet<String>> = BTreeMap::new();
-        if self.common.config.layout == Layout::Camera {
-            for (camera, standing) in self.common.roster.list() {
-                if standing != Standing::Removed {
-                    wanted.entry(self.common.shards.of(&camera)).or_default().insert(camera);
-                }
-            }
-        }
-        wanted
-    }
-
-    /// Tells workers which camera streams came and went.
-    async fn tell_streams(&mut self) {
-        let wanted = self.wanted_streams();
-        let none = BTreeSet::new();
-        let mut orders = Vec::new();
-        for (shard, lease) in &self.leases {
-            let old = self.streams.get(shard).unwrap_or(&none);
-            let new = wanted.get(shard).unwrap_or(&none);
-            for camera in new.difference(old) {
-                let order = Order::Add(*shard, self.camera_stream(*shard, camera));
-                orders.push((*shard, lease.home.clone(), order));
-            }
-            for camera in old.difference(new) {
-                let order = Order::Remove(*shard, self.common.config.key_of(camera, *shard));
-                orders.push((*shard, lease.home.clone(), order));
-            }
-        }
-        self.streams = wanted;
-        for (shard, home, order) in orders {
-            self.send(&home, shard, order).await;
-        }
-    }
-
-    /// Looks for camera streams that nobody named.
-    async fn discover_cameras(&mut self) -> Result<(), Fault> {
-        let pattern = self.common.config.key_pattern();
-        for address in self.addresses() {
-            let mut cursor = "0".to_owned();
-            loop {
-                let mut scan = redis::cmd("SCAN");
-                scan.arg(&cursor).arg("MATCH").arg(&pattern);
-                scan.arg("COUNT").arg(1000).arg("TYPE").arg("stream");
-                let reply = self.link(&address).await?.ask_one(scan).await?;
-                let mut parts = list(reply).unwrap_or_default().into_iter();
-                cursor = parts.next().and_then(text).unwrap_or_else(|| "0".to_owned());
-                for key in parts.next().and_then(list).unwrap_or_default() {
-                    if let Some(camera) =
-                        text(key).and_then(|key| self.common.config.camera_of(&key))
-                    {
-                        self.common.roster.found(&camera);
-                    }
-                }
-                if cursor == "0" {
-                    break;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Sends an order to the worker that reads a shard on a server.

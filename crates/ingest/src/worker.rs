@@ -7,6 +7,7 @@
 mod asking;
 mod committing;
 mod reading;
+mod replies;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},

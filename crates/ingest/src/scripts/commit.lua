@@ -6,7 +6,8 @@
 --   streams in any order.
 -- ARGV: group, results to keep, dead letters to keep, number of shards; then per shard its token, how
 --   many arguments follow, how many streams; per stream its place in KEYS and how many frames; per
---   frame its id and kind. 'r' (result): camera, number, time, how many fields, fields. 'x' (dead
+--   frame its id and kind. 't' (result, tensors): camera, number, time, what they are, their bytes. 'r'
+--   (result, anything): camera, number, time, how many fields, fields. 'x' (dead
 --   letter): place of the dead letters in KEYS, reason, tries. 'd' (dropped): name of the count.
 -- Reply: per shard -1 where somebody else owns it, else per frame 1 (settled now), 0 (settled before)
 --   or what went wrong.
@@ -40,7 +41,18 @@ for shard = 1, n_shards do
                 local id, kind = ARGV[at], ARGV[at + 1]
                 at = at + 2
                 local entry, name, into = false, 'committed', results
-                if kind == 'r' then
+                if kind == 't' then
+                    if ARGV[at + 1] == '' then
+                        entry = redis.pcall('XADD', results, 'MAXLEN', '~', keep_results, '*',
+                            'c', ARGV[at], 'i', id, 't', ARGV[at + 2],
+                            'm', ARGV[at + 3], 'd', ARGV[at + 4])
+                    else
+                        entry = redis.pcall('XADD', results, 'MAXLEN', '~', keep_results, '*',
+                            'c', ARGV[at], 'i', id, 'q', ARGV[at + 1], 't', ARGV[at + 2],
+                            'm', ARGV[at + 3], 'd', ARGV[at + 4])
+                    end
+                    at = at + 5
+                elseif kind == 'r' then
                     local camera, number, time = ARGV[at], ARGV[at + 1], ARGV[at + 2]
                     local first = at + 4
                     at = first + 2 * tonumber(ARGV[at + 3])

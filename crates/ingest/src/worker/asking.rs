@@ -7,7 +7,7 @@ use paceline_pipeline::{Ask, InferError, Model};
 use paceline_types::ErrorCode;
 use tokio::time::{Instant, sleep};
 
-use super::{Worker, reading::light};
+use super::{Worker, replies::light};
 use crate::{
     Answer, Frame, Prepared, Unfit,
     commit::{Settled, Verdict},

@@ -184,7 +184,7 @@ impl Worker {
 
     /// A shard is not ours under this token; unless it was taken again since, it is forgotten.
     pub(super) fn fenced(&mut self, shard: ShardId, token: &Arc<str>) {
-        if !self.shards.get(&shard).is_some_and(|owned| owned.token == *token) {
+        if self.shards.get(&shard).is_none_or(|owned| owned.token != *token) {
             return;
         }
         tracing::warn!(%shard, "another node owns the shard now; its frames are left to it");

@@ -114,7 +114,7 @@ async fn broken_replies_and_black_holes_lose_and_double_nothing() {
         rig::until("it goes on", async || running.cameras.counts().committed > before + 100).await;
         if round % 3 == 2 {
             proxy.swallow(true);
-            sleep(Duration::from_millis(1000)).await;
+            sleep(Duration::from_secs(1)).await;
             proxy.swallow(false);
         } else {
             // In the middle of some reply.

@@ -14,7 +14,6 @@ async fn cost(layout: Layout, shards: u16) {
     let server = Server::start(&[]).await;
     let mut config = rig::config(&server.url());
     config.shards = shards;
-    config.readers = 4;
     config.layout = layout;
     config.lease = Duration::from_secs(5);
     config.keep_results = 1000;

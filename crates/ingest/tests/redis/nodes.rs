@@ -77,7 +77,11 @@ fn watcher(config: &Config) -> Running {
         std::sync::Arc::new(paceline_ingest::RawTensors),
     )
     .unwrap();
-    Running { cameras, stop: Default::default(), task: tokio::spawn(async {}) }
+    Running {
+        cameras,
+        stop: tokio_util::sync::CancellationToken::new(),
+        task: tokio::spawn(async {}),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

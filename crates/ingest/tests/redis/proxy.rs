@@ -87,8 +87,9 @@ async fn carry(client: TcpStream, server: TcpStream, faults: Arc<Faults>) {
             }
             continue;
         }
-        let left = faults.left.fetch_sub(n as i64, Ordering::SeqCst);
-        if left < n as i64 {
+        let length = i64::try_from(n).unwrap();
+        let left = faults.left.fetch_sub(length, Ordering::SeqCst);
+        if left < length {
             faults.left.store(i64::MAX, Ordering::SeqCst);
             let part = usize::try_from(left).unwrap_or(0);
             drop(to_client.write_all(&replied[..part]).await);

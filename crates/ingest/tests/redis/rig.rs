@@ -124,7 +124,8 @@ impl Server {
             let line = info.lines().find(|line| line.starts_with(name)).unwrap();
             line.split_once(':').unwrap().1.trim().parse().unwrap()
         };
-        ((value("used_cpu_sys:") + value("used_cpu_user:")) * 1e6) as u64
+        let seconds = value("used_cpu_sys:") + value("used_cpu_user:");
+        u64::try_from(Duration::from_secs_f64(seconds).as_micros()).unwrap()
     }
 }
 
@@ -139,7 +140,7 @@ impl Drop for Server {
     }
 }
 
-/// The server under test: Redis, or what PACELINE_REDIS_SERVER names (Valkey).
+/// The server under test: Redis, or what `PACELINE_REDIS_SERVER` names (Valkey).
 pub(crate) fn program() -> PathBuf {
     std::env::var_os("PACELINE_REDIS_SERVER")
         .map_or_else(|| PathBuf::from("redis-server"), PathBuf::from)
