@@ -7,7 +7,7 @@
 use std::{sync::LazyLock, time::Duration};
 
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, Pipeline, ServerError, Value,
+    AsyncConnectionConfig, Client, ConnectionInfo, Pipeline, ProtocolVersion, ServerError, Value,
     aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 
@@ -116,7 +116,10 @@ impl Link {
     pub(crate) async fn open(server: &ConnectionInfo, timeout: Duration) -> Result<Self, Fault> {
         let opening = async {
             let tcp = TcpSettings::default().set_nodelay(true);
-            let client = Client::open(server.clone().set_tcp_settings(tcp))?;
+            // Replies are read in the older protocol's shapes, whatever the address asks for.
+            let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+            let server = server.clone().set_tcp_settings(tcp).set_redis_settings(settings);
+            let client = Client::open(server)?;
             // Time-outs are kept here, call by call: one for the connection would end blocked reads.
             let config = AsyncConnectionConfig::new()
                 .set_connection_timeout(None)

@@ -289,7 +289,10 @@ impl Worker {
                 for stream in streams {
                     self.add(shard, stream);
                 }
-                self.read_at = self.read_at.min(Instant::now());
+                // Redis answered whoever took the lease, so there is nothing left to wait for.
+                let now = Instant::now();
+                self.read_at = self.read_at.min(now);
+                self.commit_at = self.commit_at.min(now);
             }
             Order::Drain(shard) => {
                 if let Some(owned) = self.shards.get_mut(&shard) {
