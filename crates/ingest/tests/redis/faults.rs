@@ -134,6 +134,27 @@ async fn broken_replies_and_black_holes_lose_and_double_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_was_lost_is_sent_again_and_doubles_nothing() {
+    let server = Server::start(&[]).await;
+    let proxy = crate::proxy::Proxy::start(server.port).await;
+    let config = rig::config(&format!("redis://127.0.0.1:{}", proxy.port));
+    let mut producer = Producer::new(&server, &config).await;
+    let running = Running::start(config.clone(), slow_models());
+    for _ in 0..5 {
+        proxy.lose_next_commit();
+        producer.add(20, 5).await;
+        rig::until("a commit was lost", async || !proxy.waits_for_commit()).await;
+    }
+
+    let totals = running.settled().await;
+
+    assert_eq!((totals.committed, totals.unaccounted()), (500, 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+    let counts = running.stop().await.counts();
+    assert!(counts.balances() && counts.committed == 500 && counts.duplicate == 0, "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_redis_is_drained() {
     let server = Server::start(&["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"]).await;
     let config = rig::config(&server.url());
