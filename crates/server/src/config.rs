@@ -33,6 +33,9 @@ pub struct Config {
     pub server: ServerSection,
     /// Models beyond those of the repository, and changes to those, by name.
     pub models: BTreeMap<String, ModelSection>,
+    /// Cameras on Redis Streams; none where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cameras: Option<paceline_ingest::Config>,
 }
 
 /// Where and how clients are served.
@@ -103,6 +106,7 @@ impl Default for Config {
         Self {
             server: ServerSection::default(),
             models: BTreeMap::from([("simulated".to_owned(), simulated)]),
+            cameras: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use paceline_api::{
     grpc::{self, DescriptorError},
     http::{self, Listening, Places, ServeLimits},
 };
+use paceline_ingest::{Cameras, RawTensors};
 use paceline_pipeline::Models;
 use tokio::net::TcpListener;
 
@@ -52,6 +53,9 @@ pub enum StartError {
     /// Signals.
     #[error("cannot wait for SIGHUP: {0}")]
     Signal(std::io::Error),
+    /// A setting of the cameras.
+    #[error(transparent)]
+    Cameras(#[from] paceline_ingest::ConfigError),
     /// This program.
     #[error(transparent)]
     Descriptors(#[from] DescriptorError),
@@ -64,7 +68,7 @@ impl Server {
     ///
     /// When strangers could get in, a model cannot be served or an address cannot be had.
     pub async fn build(config: Config) -> Result<Self, StartError> {
-        let Config { server, models: configured } = config;
+        let Config { server, models: configured, cameras } = config;
         let Gates { http: http_gate, grpc: grpc_gate, admin: admin_gate, tls } =
             Gates::build(&server)?;
         let limits = limits(&server);
@@ -113,6 +117,12 @@ impl Server {
                 http::serve(listening, limits, connections, stop).await;
                 Ok(())
             });
+        }
+        if let Some(cameras) = cameras {
+            let (_, door) = Cameras::pair(cameras, Arc::clone(&models), Arc::new(RawTensors))?;
+            // As a connection, it is done before the models close; as a stage, it may not end early.
+            let task = supervisor.connections().spawn(door.run(supervisor.stop_intake()));
+            supervisor.stage("cameras", async move { Ok(task.await?) });
         }
         readiness.set(true);
         let (grpc_address, address) = (addresses[0], addresses[1]);

@@ -63,6 +63,14 @@ const PURE: &[&str] = &[
     "load/src/oip.rs",
     "load/src/record.rs",
     "load/src/search.rs",
+    "ingest/src/backoff.rs",
+    "ingest/src/entry.rs",
+    "ingest/src/line.rs",
+    "ingest/src/pace.rs",
+    "ingest/src/policy.rs",
+    "ingest/src/prepare.rs",
+    "ingest/src/rendezvous.rs",
+    "ingest/src/shard.rs",
 ];
 
 fn crates() -> PathBuf {

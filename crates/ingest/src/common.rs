@@ -1,0 +1,145 @@
+//! What all tasks of this door share.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use paceline_pipeline::Models;
+use tokio::{sync::Semaphore, time::Instant};
+
+use crate::{
+    Config, Policies, Prepare,
+    commit::Form,
+    credit::Credit,
+    ledger::Ledger,
+    roster::Roster,
+    shard::{ShardId, Shards},
+};
+
+/// What all tasks share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) config: Config,
+    /// Tells this process from an earlier one of the same name.
+    pub(crate) incarnation: String,
+    pub(crate) shards: Shards,
+    pub(crate) form: Form,
+    pub(crate) policies: Policies,
+    pub(crate) credit: Arc<Credit>,
+    pub(crate) ledger: Ledger,
+    pub(crate) roster: Roster,
+    pub(crate) leases: Leases,
+    pub(crate) health: Board,
+    pub(crate) models: Arc<Models>,
+    pub(crate) prepare: Arc<dyn Prepare>,
+    /// How many heavy frames are prepared at once.
+    pub(crate) heavy: Semaphore,
+}
+
+impl Common {
+    pub(crate) fn new(config: Config, models: Arc<Models>, prepare: Arc<dyn Prepare>) -> Self {
+        let shards = config.shards();
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            form: Form {
+                shards: shards.clone(),
+                group: config.group.clone(),
+                keep_results: config.keep_results,
+                keep_dead: config.keep_dead,
+            },
+            policies: Policies::new(&config.policies),
+            credit: Credit::new(config.credit_bytes, config.credit_frames),
+            ledger: Ledger::default(),
+            roster: Roster::new(&config.cameras, config.max_cameras),
+            leases: Leases::new(shards.count()),
+            health: Board::default(),
+            models,
+            prepare,
+            heavy: Semaphore::new(cores),
+            incarnation: format!("{:08x}", rand::random::<u32>()),
+            shards,
+            config,
+        }
+    }
+}
+
+/// Until when each shard is surely ours, by this machine's clock. Past that nothing is read, since
+/// somebody else may own it.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    began: Instant,
+    /// Milliseconds since `began`; 0 where a shard is not ours.
+    until: Vec<AtomicU64>,
+}
+
+impl Leases {
+    fn new(count: usize) -> Self {
+        Self { began: Instant::now(), until: (0..count).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    pub(crate) fn set(&self, shard: ShardId, until: Option<Instant>) {
+        let millis = until.map_or(0, |until| {
+            u64::try_from(until.saturating_duration_since(self.began).as_millis())
+                .unwrap_or(u64::MAX)
+        });
+        if let Some(place) = self.until.get(shard.index()) {
+            place.store(millis, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn holds(&self, shard: ShardId, now: Instant) -> bool {
+        let now = now.saturating_duration_since(self.began).as_millis();
+        let until = self.until.get(shard.index()).map_or(0, |until| until.load(Ordering::Relaxed));
+        now < u128::from(until)
+    }
+}
+
+/// How the door is: shown to people and to health checks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Health {
+    /// Whether Redis answers.
+    pub is_up: bool,
+    /// Whether the model can be asked.
+    pub has_model: bool,
+    /// Shards that this node owns.
+    pub n_shards: usize,
+    /// Nodes that are alive, this one among them.
+    pub nodes: Vec<String>,
+    /// The last thing that went wrong, until it is well again.
+    pub problem: Option<String>,
+    /// Settings of Redis with which frames can be lost.
+    pub warnings: Vec<String>,
+    /// Streams whose group was gone while they were read: data was lost in Redis.
+    pub n_resets: u64,
+    /// Times that Redis failed or refused.
+    pub n_faults: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Board(Mutex<Health>);
+
+impl Default for Board {
+    fn default() -> Self {
+        Self(Mutex::new(Health { has_model: true, ..Health::default() }))
+    }
+}
+
+impl Board {
+    pub(crate) fn update(&self, how: impl FnOnce(&mut Health)) {
+        how(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub(crate) fn now(&self) -> Health {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Milliseconds since 1970. Ages of frames are taken by the wall clock, because producers' are.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,304 @@
+//! What can be set, its defaults, and what makes no sense.
+
+use std::{num::NonZeroU16, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    entry::MAX_CAMERA,
+    policy::Rule,
+    shard::{MAX_SHARDS, ShardId, Shards},
+};
+
+/// Cameras on Redis Streams.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Where Redis or Valkey is: `redis://[user:password@]host:port[/db]` or `unix:///path`. In a
+    /// Cluster, any of its nodes; the others are found.
+    pub url: String,
+    /// The model that every frame is sent through.
+    pub model: String,
+    /// Whether cameras share shard streams or each has its own.
+    pub layout: Layout,
+    /// The key of a camera's own stream, for `layout = "camera"`: `<camera>` stands for the camera,
+    /// `<shard>` for the hash tag of its shard, which a Cluster needs.
+    pub camera_key: String,
+    /// What the names of all other keys begin with.
+    pub prefix: String,
+    /// The consumer group.
+    pub group: String,
+    /// This node's name; stable over restarts, and different on every node.
+    pub node: String,
+    /// Virtual shards. All nodes and producers must agree, and it cannot change while frames wait.
+    pub shards: u16,
+    /// Reading tasks for each Redis server, each with connections of its own.
+    pub readers: usize,
+    /// Only these cameras are taken; every camera where left empty.
+    pub cameras: Vec<String>,
+    /// How often camera streams are looked for, for `layout = "camera"` without a list.
+    #[serde(with = "duration")]
+    pub discover: Duration,
+    /// Most cameras that are kept track of by name.
+    pub max_cameras: usize,
+    /// What may be dropped, by camera; the first rule that matches counts.
+    pub policies: Vec<Rule>,
+    /// Most bytes of frames held here at once. Without credit nothing is read.
+    pub credit_bytes: usize,
+    /// Most frames held here at once.
+    pub credit_frames: usize,
+    /// Most frames in the model's queue or in the model.
+    pub in_model: usize,
+    /// Of these, most of one camera.
+    pub in_model_per_camera: usize,
+    /// Largest payload; larger ones go to the dead letters.
+    pub max_frame_bytes: usize,
+    /// About how many bytes one reply of Redis may have.
+    pub reply_bytes: usize,
+    /// How long a reader waits between reads that found something but not much.
+    #[serde(with = "duration")]
+    pub linger: Duration,
+    /// How long a finished frame may wait for others to be committed with.
+    #[serde(with = "duration")]
+    pub commit_wait: Duration,
+    /// Most frames in one commit.
+    pub commit_frames: usize,
+    /// A frame that was tried this often without a result goes to the dead letters.
+    pub max_tries: u32,
+    /// About how many results a shard's result stream keeps; older ones are trimmed.
+    pub keep_results: usize,
+    /// About how many dead letters a shard keeps.
+    pub keep_dead: usize,
+    /// How long a shard stays with a node that no longer says it is alive.
+    #[serde(with = "duration")]
+    pub lease: Duration,
+    /// How long Redis may take to answer.
+    #[serde(with = "duration")]
+    pub timeout: Duration,
+}
+
+/// How frames lie in Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// A stream per shard, shared by its cameras; cheapest to read.
+    #[default]
+    Shard,
+    /// A stream per camera, as producers of older systems have it.
+    Camera,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            url: "redis://127.0.0.1:6379".to_owned(),
+            model: "simulated".to_owned(),
+            layout: Layout::default(),
+            camera_key: "cam:<camera>".to_owned(),
+            prefix: "paceline".to_owned(),
+            group: "paceline".to_owned(),
+            node: "node-1".to_owned(),
+            shards: 256,
+            readers: 2,
+            cameras: Vec::new(),
+            discover: Duration::from_secs(5),
+            max_cameras: 100_000,
+            policies: Vec::new(),
+            credit_bytes: 256 << 20,
+            credit_frames: 16_384,
+            in_model: 512,
+            in_model_per_camera: 4,
+            max_frame_bytes: 16 << 20,
+            reply_bytes: 1 << 20,
+            linger: Duration::from_millis(5),
+            commit_wait: Duration::from_millis(10),
+            commit_frames: 256,
+            max_tries: 5,
+            keep_results: 10_000,
+            keep_dead: 1_000,
+            lease: Duration::from_secs(5),
+            timeout: Duration::from_secs(2),
+        }
+    }
+}
+
+/// A setting that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cameras.{field} is {value}; {allowed}")]
+pub struct ConfigError {
+    field: &'static str,
+    value: String,
+    allowed: &'static str,
+}
+
+impl Config {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    ///
+    /// Names the first setting that makes no sense.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let positive = "it must be at least 1";
+        for (field, value) in [
+            ("readers", self.readers),
+            ("max_cameras", self.max_cameras),
+            ("credit_bytes", self.credit_bytes),
+            ("credit_frames", self.credit_frames),
+            ("in_model", self.in_model),
+            ("in_model_per_camera", self.in_model_per_camera),
+            ("max_frame_bytes", self.max_frame_bytes),
+            ("reply_bytes", self.reply_bytes),
+            ("commit_frames", self.commit_frames),
+            ("keep_results", self.keep_results),
+            ("keep_dead", self.keep_dead),
+            ("max_tries", usize::try_from(self.max_tries).unwrap_or(usize::MAX)),
+        ] {
+            if value == 0 {
+                return Err(ConfigError { field, value: "0".to_owned(), allowed: positive });
+            }
+        }
+        let wrong = |field, value: &dyn ToString, allowed| {
+            Err(ConfigError { field, value: value.to_string(), allowed })
+        };
+        if !(1..=MAX_SHARDS).contains(&self.shards) {
+            return wrong("shards", &self.shards, "it must be from 1 to 4096");
+        }
+        if !self.camera_key.contains("<camera>") {
+            return wrong("camera_key", &self.camera_key, "it must hold `<camera>`");
+        }
+        if self.node.is_empty() || self.node.contains(':') {
+            return wrong("node", &self.node, "it must be a name without a colon");
+        }
+        if self.lease < Duration::from_millis(100) {
+            let value = humantime::format_duration(self.lease);
+            return wrong("lease", &value, "it must be at least 100ms");
+        }
+        if self.timeout.is_zero() {
+            return wrong("timeout", &"0s", "it must be longer than nothing");
+        }
+        if let Some(bad) = self.cameras.iter().find(|name| !is_camera(name)) {
+            return wrong("cameras", bad, "a name has 1 to 128 bytes");
+        }
+        if self.max_cameras < self.cameras.len() {
+            return wrong("cameras", &self.cameras.len(), "these are more than max_cameras");
+        }
+        Ok(())
+    }
+
+    /// The shards and what their keys are called.
+    #[must_use]
+    pub fn shards(&self) -> Shards {
+        let count = NonZeroU16::new(self.shards).unwrap_or(NonZeroU16::MIN);
+        Shards::new(self.prefix.clone(), count)
+    }
+
+    /// The key of a camera's own stream.
+    #[must_use]
+    pub fn key_of(&self, camera: &str, shard: ShardId) -> String {
+        self.camera_key.replace("<shard>", &format!("{{{shard}}}")).replace("<camera>", camera)
+    }
+
+    /// The camera whose own stream has this key.
+    #[must_use]
+    pub fn camera_of(&self, key: &str) -> Option<String> {
+        let (before, after) = self.camera_key.split_once("<camera>")?;
+        let middle = if before.contains("<shard>") {
+            let (start, end) = before.split_once("<shard>")?;
+            // A tag is `{s`, digits and `}`.
+            let rest = key.strip_prefix(start)?;
+            let (_, rest) = rest.split_once('}')?;
+            rest.strip_prefix(end)?
+        } else {
+            key.strip_prefix(before)?
+        };
+        let camera = middle.strip_suffix(after)?;
+        is_camera(camera).then(|| camera.to_owned())
+    }
+
+    /// A pattern that all camera streams match, for `SCAN`.
+    #[must_use]
+    pub fn key_pattern(&self) -> String {
+        self.camera_key.replace("<shard>", "{s*}").replace("<camera>", "*")
+    }
+}
+
+pub(crate) fn is_camera(name: &str) -> bool {
+    (1..=MAX_CAMERA).contains(&name.len())
+}
+
+/// Durations as people write them.
+pub(crate) mod duration {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(
+        value: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&humantime::format_duration(*value))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_duration(&text).map_err(|error| {
+            D::Error::custom(format_args!(
+                "`{text}` is no duration ({error}); write \"5ms\" or \"2s\""
+            ))
+        })
+    }
+
+    pub(crate) mod option {
+        use super::{Deserializer, Duration, Serializer};
+
+        #[expect(clippy::ref_option, reason = "serde asks for this form")]
+        pub(crate) fn serialize<S: Serializer>(
+            value: &Option<Duration>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            match value {
+                Some(value) => super::serialize(value, serializer),
+                None => serializer.serialize_none(),
+            }
+        }
+
+        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<Duration>, D::Error> {
+            super::deserialize(deserializer).map(Some)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_make_sense() {
+        assert_eq!(Config::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        let config = Config { node: "a:b".to_owned(), ..Config::default() };
+
+        let error = config.validate().unwrap_err().to_string();
+        assert_eq!(error, "cameras.node is a:b; it must be a name without a colon");
+        assert!(Config { shards: 0, ..Config::default() }.validate().is_err());
+        assert!(Config { in_model: 0, ..Config::default() }.validate().is_err());
+    }
+
+    #[test]
+    fn a_cameras_key_leads_back_to_it() {
+        for template in ["cam:<camera>", "x:<shard>:<camera>:frames"] {
+            let config = Config { camera_key: template.to_owned(), ..Config::default() };
+            let key = config.key_of("door 7", ShardId(3));
+
+            assert_eq!(config.camera_of(&key).as_deref(), Some("door 7"), "{key}");
+            assert_eq!(config.camera_of("other"), None);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Dead letters: frames that will never have a result, kept with the reason.
+
+use redis::Pipeline;
+
+use crate::{
+    common::Common,
+    entry::EntryId,
+    link::{Fault, Link, REPLAY, list, pairs, text},
+    shard::ShardId,
+    topology::Topology,
+};
+
+/// One dead letter, without its payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The shard whose dead letter it is.
+    pub shard: ShardId,
+    /// Its own id, by which it is replayed.
+    pub id: EntryId,
+    /// The camera, where the frame named one.
+    pub camera: Option<String>,
+    /// The stream it came from.
+    pub stream: String,
+    /// The frame's id in that stream.
+    pub frame: String,
+    /// Why it is here.
+    pub reason: String,
+    /// How often it was tried.
+    pub tries: u32,
+    /// Bytes that are kept of it.
+    pub bytes: usize,
+}
+
+/// The oldest dead letters of all shards, at most `most` of each.
+pub(crate) async fn dead_letters(common: &Common, most: usize) -> Result<Vec<DeadLetter>, Fault> {
+    let config = &common.config;
+    let topology = Topology::discover(&config.url, None, config.timeout).await?;
+    let mut letters = Vec::new();
+    for (address, server) in &topology.servers {
+        let mut link = Link::open(server, config.timeout).await?;
+        let key = |shard: &ShardId| common.shards.dead(*shard);
+        let here = common.shards.all().filter(|shard| topology.home(&key(shard)) == Some(address));
+        for shard in here {
+            let mut range = redis::cmd("XRANGE");
+            range.arg(key(&shard)).arg("-").arg("+").arg("COUNT").arg(most);
+            for value in list(link.ask_one(range).await?).unwrap_or_default() {
+                letters.extend(letter(shard, value));
+            }
+        }
+    }
+    letters.sort_by_key(|letter| letter.id);
+    Ok(letters)
+}
+
+/// Puts a dead letter back at the end of its stream. `None` where there is no such letter any more.
+pub(crate) async fn replay(common: &Common, letter: &DeadLetter) -> Result<Option<String>, Fault> {
+    let config = &common.config;
+    let topology = Topology::discover(&config.url, None, config.timeout).await?;
+    let dead = common.shards.dead(letter.shard);
+    let missing = || Fault::Refused("CLUSTERDOWN nobody serves the slot".to_owned());
+    let server = topology.home(&dead).and_then(|home| topology.servers.get(home));
+    let mut link = Link::open(server.ok_or_else(missing)?, config.timeout).await?;
+    let keys = [dead, letter.stream.clone(), common.shards.ledger(letter.shard)];
+    let mut call = REPLAY.call(&keys);
+    call.arg(letter.id.to_string());
+    let id = text(link.ask_one(call).await?).filter(|id| !id.is_empty());
+    Ok(id)
+}
+
+/// Removes dead letters for good; says how many there were.
+pub(crate) async fn purge(common: &Common, letters: &[DeadLetter]) -> Result<u64, Fault> {
+    let config = &common.config;
+    let topology = Topology::discover(&config.url, None, config.timeout).await?;
+    let mut n = 0;
+    for (address, server) in &topology.servers {
+        let mut commands = Pipeline::new();
+        for letter in letters {
+            let key = common.shards.dead(letter.shard);
+            if topology.home(&key) == Some(address) {
+                commands.cmd("XDEL").arg(key).arg(letter.id.to_string());
+            }
+        }
+        let mut link = Link::open(server, config.timeout).await?;
+        let removed = link.ask(&commands).await?;
+        n += removed.iter().filter_map(crate::link::number).sum::<u64>();
+    }
+    Ok(n)
+}
+
+fn letter(shard: ShardId, value: redis::Value) -> Option<DeadLetter> {
+    let mut parts = list(value)?.into_iter();
+    let id = text(parts.next()?)?.parse().ok()?;
+    let fields = pairs(parts.next()?)?;
+    let field = |name: &[u8]| {
+        let found = fields.iter().find(|(own, _)| own == name);
+        found.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+    };
+    Some(DeadLetter {
+        shard,
+        id,
+        camera: field(b"c"),
+        stream: field(b"_stream")?,
+        frame: field(b"_id")?,
+        reason: field(b"_reason")?,
+        tries: field(b"_tries")?.parse().unwrap_or(0),
+        bytes: fields
+            .iter()
+            .filter(|(name, _)| !name.starts_with(b"_"))
+            .map(|(name, value)| name.len() + value.len())
+            .sum(),
+    })
+}

@@ -1,0 +1,326 @@
+//! One frame as a producer wrote it: the fields of a stream entry, and what they mean.
+//!
+//! A producer says
+//!
+//! ```text
+//! XADD paceline:{s017}:frames * c cam-12 q 4711 t 1763241600000 d <bytes>
+//! ```
+//!
+//! | field | meaning | when left out |
+//! |---|---|---|
+//! | `c` | the camera, 1 to 128 bytes of UTF-8 | the camera of the stream, where each has its own |
+//! | `d` | the payload | `h` must be there |
+//! | `h` | a frame handle, in place of `d` | `d` must be there |
+//! | `f` | what `d` is: `raw`, `jpeg` or `png` | `raw` |
+//! | `y` | for `raw`: the element type, as in the Open Inference Protocol | the model's |
+//! | `s` | for `raw`: the extents, as `1,3,224,224` | found from the model and the length |
+//! | `q` | the producer's number for the frame; handed back with the result | nothing is handed back |
+//! | `t` | when it was taken, in milliseconds since 1970 | when it was added, by its id |
+//!
+//! Other fields are kept in dead letters and otherwise ignored. Entries come from strangers: nothing
+//! here trusts them.
+
+use std::{fmt, str::FromStr};
+
+use bytes::Bytes;
+use paceline_types::{DType, Shape};
+
+/// Longest name of a camera, in bytes.
+pub const MAX_CAMERA: usize = 128;
+/// Most extents of a raw tensor.
+const MAX_EXTENTS: usize = 8;
+
+/// An entry's id: the millisecond it was added, and a number within that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct EntryId {
+    /// Milliseconds since 1970, by the server's clock.
+    pub millis: u64,
+    /// Its number within the millisecond.
+    pub number: u64,
+}
+
+impl fmt::Display for EntryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.millis, self.number)
+    }
+}
+
+/// Text that is no entry id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("an entry id is two numbers with a dash between, such as 1763241600000-0")]
+pub struct NotAnId;
+
+impl FromStr for EntryId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let (millis, number) = text.split_once('-').ok_or(NotAnId)?;
+        let parse = |text: &str| text.parse().map_err(|_| NotAnId);
+        Ok(Self { millis: parse(millis)?, number: parse(number)? })
+    }
+}
+
+/// What a frame's bytes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// The elements of the model's first input.
+    Raw {
+        /// The element type, where the producer says.
+        dtype: Option<DType>,
+        /// The extents, where the producer says.
+        shape: Option<Shape>,
+        /// Little-endian, row-major.
+        data: Bytes,
+    },
+    /// A JPEG file.
+    Jpeg(Bytes),
+    /// A PNG file.
+    Png(Bytes),
+    /// Where the frame is: a handle into memory shared with the producer.
+    Handle(Bytes),
+}
+
+impl Payload {
+    /// Bytes it holds here.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Raw { data, .. } | Self::Jpeg(data) | Self::Png(data) | Self::Handle(data) => {
+                data.len()
+            }
+        }
+    }
+
+    /// Whether it holds nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// Whose it is.
+    pub camera: String,
+    /// The producer's number for it.
+    pub seq: Option<u64>,
+    /// When it was taken, in milliseconds since 1970.
+    pub taken_ms: u64,
+    /// What is in it.
+    pub payload: Payload,
+}
+
+/// Why an entry is no frame. It cannot become one by trying again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EntryError {
+    /// No camera.
+    #[error("field `c`, the camera, is missing")]
+    NoCamera,
+    /// A camera's name that cannot be one.
+    #[error("field `c` must be 1 to {MAX_CAMERA} bytes of UTF-8")]
+    BadCamera,
+    /// A camera in another camera's stream, or in a shard that is not its own.
+    #[error("camera `{0}` does not belong into this stream")]
+    WrongStream(String),
+    /// No payload.
+    #[error("field `d`, the payload, or `h`, a frame handle, is missing")]
+    NoPayload,
+    /// A payload that is larger than is read.
+    #[error("the payload has {actual} bytes; at most {max} are taken")]
+    TooLarge {
+        /// Of the payload.
+        actual: usize,
+        /// As configured.
+        max: usize,
+    },
+    /// A format nobody knows.
+    #[error("field `f` must be raw, jpeg or png")]
+    BadFormat,
+    /// A number, a type or a shape that is none.
+    #[error("field `{0}` cannot be read")]
+    BadField(&'static str),
+}
+
+/// What is known of an entry before its fields are read.
+#[derive(Debug, Clone, Copy)]
+pub struct Origin<'a> {
+    /// The entry's id.
+    pub id: EntryId,
+    /// The camera whose own stream it came from.
+    pub camera: Option<&'a str>,
+    /// Largest payload that is taken.
+    pub max_bytes: usize,
+}
+
+/// Reads an entry's fields.
+///
+/// # Errors
+///
+/// When they are no frame.
+pub fn read(
+    origin: Origin<'_>,
+    fields: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+) -> Result<Frame, EntryError> {
+    let mut raw = Fields::default();
+    for (name, value) in fields {
+        let place = match &*name {
+            b"c" => &mut raw.camera,
+            b"d" => &mut raw.data,
+            b"h" => &mut raw.handle,
+            b"f" => &mut raw.format,
+            b"y" => &mut raw.dtype,
+            b"s" => &mut raw.shape,
+            b"q" => &mut raw.seq,
+            b"t" => &mut raw.taken,
+            _ => continue,
+        };
+        *place = Some(value);
+    }
+    let camera = match (raw.camera.take(), origin.camera) {
+        (None, None) => return Err(EntryError::NoCamera),
+        (None, Some(own)) => own.to_owned(),
+        (Some(name), own) => {
+            let name = String::from_utf8(name).map_err(|_| EntryError::BadCamera)?;
+            if own.is_some_and(|own| own != name) {
+                return Err(EntryError::WrongStream(clip(&name)));
+            }
+            name
+        }
+    };
+    if camera.is_empty() || MAX_CAMERA < camera.len() {
+        return Err(EntryError::BadCamera);
+    }
+    let seq = raw.seq.as_deref().map(|text| number(text, "q")).transpose()?;
+    let taken = raw.taken.as_deref().map(|text| number(text, "t")).transpose()?;
+    let payload = raw.payload()?;
+    if origin.max_bytes < payload.len() {
+        return Err(EntryError::TooLarge { actual: payload.len(), max: origin.max_bytes });
+    }
+    Ok(Frame { camera, seq, taken_ms: taken.unwrap_or(origin.id.millis), payload })
+}
+
+#[derive(Default)]
+struct Fields {
+    camera: Option<Vec<u8>>,
+    data: Option<Vec<u8>>,
+    handle: Option<Vec<u8>>,
+    format: Option<Vec<u8>>,
+    dtype: Option<Vec<u8>>,
+    shape: Option<Vec<u8>>,
+    seq: Option<Vec<u8>>,
+    taken: Option<Vec<u8>>,
+}
+
+impl Fields {
+    fn payload(self) -> Result<Payload, EntryError> {
+        if let Some(handle) = self.handle {
+            return Ok(Payload::Handle(handle.into()));
+        }
+        let data = Bytes::from(self.data.ok_or(EntryError::NoPayload)?);
+        match self.format.as_deref() {
+            Some(b"jpeg") => return Ok(Payload::Jpeg(data)),
+            Some(b"png") => return Ok(Payload::Png(data)),
+            None | Some(b"raw") => {}
+            Some(_) => return Err(EntryError::BadFormat),
+        }
+        let dtype = self.dtype.map(|text| parse(&text, "y")).transpose()?;
+        let shape = self.shape.map(|text| extents(&text)).transpose()?;
+        Ok(Payload::Raw { dtype, shape, data })
+    }
+}
+
+fn parse<T: FromStr>(text: &[u8], field: &'static str) -> Result<T, EntryError> {
+    let text = std::str::from_utf8(text).map_err(|_| EntryError::BadField(field))?;
+    text.parse().map_err(|_| EntryError::BadField(field))
+}
+
+fn number(text: &[u8], field: &'static str) -> Result<u64, EntryError> {
+    parse(text, field)
+}
+
+fn extents(text: &[u8]) -> Result<Shape, EntryError> {
+    let shape: Shape = text
+        .split(|&byte| byte == b',')
+        .take(MAX_EXTENTS + 1)
+        .map(|extent| parse(extent, "s"))
+        .collect::<Result<_, _>>()?;
+    if MAX_EXTENTS < shape.len() { Err(EntryError::BadField("s")) } else { Ok(shape) }
+}
+
+/// A stranger's words, short enough and harmless enough to repeat.
+pub(crate) fn clip(text: &str) -> String {
+    text.chars().take(64).flat_map(char::escape_default).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry(fields: &[(&str, &[u8])]) -> Result<Frame, EntryError> {
+        let origin =
+            Origin { id: EntryId { millis: 1000, number: 2 }, camera: None, max_bytes: 100 };
+        read(origin, fields.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())))
+    }
+
+    #[test]
+    fn a_plain_frame_is_raw_and_dated_by_its_id() {
+        let frame = entry(&[("c", b"door"), ("d", b"xyz")]).unwrap();
+
+        assert_eq!(frame.camera, "door");
+        assert_eq!(frame.taken_ms, 1000);
+        let data = Bytes::from_static(b"xyz");
+        assert_eq!(frame.payload, Payload::Raw { dtype: None, shape: None, data });
+    }
+
+    #[test]
+    fn what_the_producer_says_is_taken() {
+        let fields: [(&str, &[u8]); 6] =
+            [("c", b"a"), ("q", b"7"), ("t", b"55"), ("y", b"UINT8"), ("s", b"1,2"), ("d", b"xy")];
+        let frame = entry(&fields).unwrap();
+
+        assert_eq!((frame.seq, frame.taken_ms), (Some(7), 55));
+        let shape = Some(Shape::from_slice(&[1, 2]));
+        let data = Bytes::from_static(b"xy");
+        assert_eq!(frame.payload, Payload::Raw { dtype: Some(DType::U8), shape, data });
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        assert_eq!(entry(&[("d", b"x")]), Err(EntryError::NoCamera));
+        assert_eq!(entry(&[("c", b"a")]), Err(EntryError::NoPayload));
+        assert_eq!(entry(&[("c", b""), ("d", b"x")]), Err(EntryError::BadCamera));
+        assert_eq!(entry(&[("c", b"\xff"), ("d", b"x")]), Err(EntryError::BadCamera));
+        assert_eq!(
+            entry(&[("c", b"a"), ("d", &[0; 101])]),
+            Err(EntryError::TooLarge { actual: 101, max: 100 })
+        );
+        assert_eq!(entry(&[("c", b"a"), ("d", b"x"), ("f", b"gif")]), Err(EntryError::BadFormat));
+        assert_eq!(
+            entry(&[("c", b"a"), ("d", b"x"), ("s", b"1,1,1,1,1,1,1,1,1")]),
+            Err(EntryError::BadField("s"))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_entry_makes_it_panic(fields in proptest::collection::vec(
+            (prop_oneof![Just(b"c".to_vec()), Just(b"s".to_vec()), Just(b"q".to_vec()),
+                         Just(b"d".to_vec()), Just(b"f".to_vec()), any::<Vec<u8>>()],
+             any::<Vec<u8>>()), 0..8))
+        {
+            let origin = Origin { id: EntryId::default(), camera: None, max_bytes: 50 };
+            if let Ok(frame) = read(origin, fields) {
+                prop_assert!(!frame.camera.is_empty() && frame.camera.len() <= MAX_CAMERA);
+                prop_assert!(frame.payload.len() <= 50);
+            }
+        }
+
+        #[test]
+        fn ids_are_read_as_they_are_written(millis: u64, number: u64) {
+            let id = EntryId { millis, number };
+            prop_assert_eq!(id.to_string().parse(), Ok(id));
+        }
+    }
+}

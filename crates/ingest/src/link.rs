@@ -1,0 +1,222 @@
+//! One connection to one Redis server, for one user at a time.
+//!
+//! Every call is a pipeline with a time-out of its own. After a time-out or an I/O error the
+//! connection must not be used again: Redis may still do what was asked, so whoever reads has to look
+//! at what is pending first.
+
+use std::{sync::LazyLock, time::Duration};
+
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionInfo, Pipeline, ProtocolVersion, ServerError, Value,
+    aio::MultiplexedConnection, io::tcp::TcpSettings,
+};
+
+/// A script, and the hash by which Redis knows it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: &'static str,
+    hash: LazyLock<String>,
+}
+
+macro_rules! script {
+    ($name:ident, $file:literal) => {
+        pub(crate) static $name: Script = Script {
+            text: include_str!(concat!("scripts/", $file)),
+            hash: LazyLock::new(|| {
+                let text = include_str!(concat!("scripts/", $file));
+                sha1_smol::Sha1::from(text).digest().to_string()
+            }),
+        };
+    };
+}
+
+script!(COMMIT, "commit.lua");
+script!(LEASE, "lease.lua");
+script!(HEARTBEAT, "heartbeat.lua");
+script!(GROUP, "group.lua");
+script!(REPLAY, "replay.lua");
+
+impl Script {
+    /// A call of it on these keys; arguments are added by the caller.
+    pub(crate) fn call<K: redis::ToRedisArgs>(&self, keys: &[K]) -> redis::Cmd {
+        let mut call = redis::cmd("EVALSHA");
+        call.arg(&*self.hash).arg(keys.len()).arg(keys);
+        call
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Fault {
+    /// Redis did not answer in time.
+    #[error("Redis did not answer within {0:?}")]
+    Timeout(Duration),
+    /// The connection failed.
+    #[error("the connection to Redis failed: {0}")]
+    Broken(#[from] redis::RedisError),
+    /// Redis refused.
+    #[error("Redis refused: {0}")]
+    Refused(String),
+    /// The reply is not what was asked for.
+    #[error("Redis answered {0}, which is not understood")]
+    Nonsense(&'static str),
+}
+
+/// What a refusal means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The stream has no such group, or is not there.
+    NoGroup,
+    /// The key holds something else than a stream.
+    WrongType,
+    /// The key lives on another server, or this one no longer takes writes.
+    Moved,
+    /// It may work later: loading, out of memory, cluster down.
+    Later,
+    /// Nothing that is known.
+    Other,
+}
+
+pub(crate) fn refusal(error: &ServerError) -> Refusal {
+    match error.code() {
+        "NOGROUP" => Refusal::NoGroup,
+        "WRONGTYPE" => Refusal::WrongType,
+        "MOVED" | "ASK" | "READONLY" => Refusal::Moved,
+        "LOADING" | "OOM" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "MISCONF" | "BUSY"
+        | "UNBLOCKED" => Refusal::Later,
+        _ => Refusal::Other,
+    }
+}
+
+impl Fault {
+    pub(crate) fn of(error: &ServerError) -> Self {
+        Self::Refused(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+    }
+
+    /// Whether the layout of the Cluster should be looked at again.
+    pub(crate) fn is_moved(&self) -> bool {
+        match self {
+            Self::Refused(text) => ["MOVED", "ASK", "READONLY", "CLUSTERDOWN"]
+                .iter()
+                .any(|code| text.starts_with(code)),
+            Self::Timeout(_) | Self::Broken(_) => true,
+            Self::Nonsense(_) => false,
+        }
+    }
+}
+
+/// One connection.
+pub(crate) struct Link {
+    connection: MultiplexedConnection,
+    timeout: Duration,
+}
+
+impl Link {
+    /// Connects and makes the scripts known.
+    pub(crate) async fn open(server: &ConnectionInfo, timeout: Duration) -> Result<Self, Fault> {
+        let opening = async {
+            let tcp = TcpSettings::default().set_nodelay(true);
+            // Replies are read in the older protocol's shapes, whatever the address asks for.
+            let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+            let server = server.clone().set_tcp_settings(tcp).set_redis_settings(settings);
+            let client = Client::open(server)?;
+            // Time-outs are kept here, call by call: one for the connection would end blocked reads.
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(None)
+                .set_response_timeout(None);
+            client.get_multiplexed_async_connection_with_config(&config).await
+        };
+        let connection =
+            tokio::time::timeout(timeout, opening).await.map_err(|_| Fault::Timeout(timeout))??;
+        let mut link = Self { connection, timeout };
+        let mut load = Pipeline::new();
+        for script in [&COMMIT, &LEASE, &HEARTBEAT, &GROUP, &REPLAY] {
+            load.cmd("SCRIPT").arg("LOAD").arg(script.text);
+        }
+        for value in link.ask(&load).await? {
+            if let Value::ServerError(error) = value {
+                return Err(Fault::of(&error));
+            }
+        }
+        Ok(link)
+    }
+
+    /// Sends commands together and waits for their replies; a refused one is a
+    /// [`Value::ServerError`] in its place.
+    pub(crate) async fn ask(&mut self, commands: &Pipeline) -> Result<Vec<Value>, Fault> {
+        self.ask_for(commands, Duration::ZERO).await
+    }
+
+    /// The same, where Redis may take `longer` because it was asked to block.
+    pub(crate) async fn ask_for(
+        &mut self,
+        commands: &Pipeline,
+        longer: Duration,
+    ) -> Result<Vec<Value>, Fault> {
+        let timeout = self.timeout + longer;
+        let n = commands.len();
+        let asking = self.connection.send_packed_commands(commands, 0, n);
+        let values =
+            tokio::time::timeout(timeout, asking).await.map_err(|_| Fault::Timeout(timeout))??;
+        if values.len() == n { Ok(values) } else { Err(Fault::Nonsense("too little or too much")) }
+    }
+
+    /// Sends one command and waits for its reply; a refusal is a fault.
+    pub(crate) async fn ask_one(&mut self, command: redis::Cmd) -> Result<Value, Fault> {
+        let mut commands = Pipeline::new();
+        commands.add_command(command);
+        match self.ask(&commands).await?.pop() {
+            Some(Value::ServerError(error)) => Err(Fault::of(&error)),
+            Some(value) => Ok(value),
+            None => Err(Fault::Nonsense("nothing")),
+        }
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+/// The elements of a list.
+pub(crate) fn list(value: Value) -> Option<Vec<Value>> {
+    match value {
+        Value::Array(values) | Value::Set(values) => Some(values),
+        Value::Nil => Some(Vec::new()),
+        _ => None,
+    }
+}
+
+/// The bytes of a string.
+pub(crate) fn bytes(value: Value) -> Option<Vec<u8>> {
+    match value {
+        Value::BulkString(bytes) => Some(bytes),
+        Value::SimpleString(text) => Some(text.into_bytes()),
+        _ => None,
+    }
+}
+
+/// The text of a string.
+pub(crate) fn text(value: Value) -> Option<String> {
+    String::from_utf8(bytes(value)?).ok()
+}
+
+/// A number, however it is written.
+pub(crate) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Names and values that come one after the other.
+pub(crate) fn pairs(value: Value) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut values = list(value)?.into_iter();
+    let mut pairs = Vec::with_capacity(values.len() / 2);
+    while let (Some(name), Some(value)) = (values.next(), values.next()) {
+        pairs.push((bytes(name)?, bytes(value)?));
+    }
+    Some(pairs)
+}

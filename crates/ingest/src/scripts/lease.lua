@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- Takes, renews and gives back shards.
+--
+-- KEYS: per shard its lease and its epoch. ARGV: node, incarnation, milliseconds a lease lasts; then
+--   per shard 'a' (take if free), 's' (take if free or last held by this node), 'd' and a token (give
+--   back) or 'r' and a token (renew).
+-- Reply: per shard the token that holds now for this node, or ''.
+local node, incarnation, lasts = ARGV[1], ARGV[2], ARGV[3]
+local reply = {}
+for shard = 1, #KEYS / 2 do
+    local lease, epoch = KEYS[2 * shard - 1], KEYS[2 * shard]
+    local action, token = string.sub(ARGV[3 + shard], 1, 1), string.sub(ARGV[3 + shard], 2)
+    local owner = redis.call('GET', lease)
+    reply[shard] = ''
+    if action == 'r' then
+        if owner == token then
+            redis.call('PEXPIRE', lease, lasts)
+            reply[shard] = token
+        end
+    elseif action == 'd' then
+        if owner == token then
+            redis.call('DEL', lease)
+        end
+    elseif not owner or (action == 's' and string.sub(owner, 1, #node + 1) == node .. ':') then
+        token = node .. ':' .. incarnation .. ':' .. redis.call('INCR', epoch)
+        redis.call('SET', lease, token, 'PX', lasts)
+        reply[shard] = token
+    end
+end
+return reply

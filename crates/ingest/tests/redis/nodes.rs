@@ -1,0 +1,216 @@
+//! Several nodes, and nodes that die.
+
+use std::{
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use paceline_backend::simulated;
+use paceline_ingest::Config;
+use tokio::time::sleep;
+
+use crate::rig::{self, Load, Producer, Running, Server};
+
+const CONFIG: &str = "PACELINE_TEST_NODE";
+
+/// Not a test: the body of a node that the tests run as a process of its own.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "what other tests start"]
+async fn node_process() {
+    let Ok(config) = std::env::var(CONFIG) else { return };
+    let config: Config = serde_json::from_str(&config).unwrap();
+    let settings =
+        simulated::Settings { delay: Duration::from_millis(3), ..simulated::Settings::default() };
+    let running = Running::start(config, rig::models(settings, 16));
+    running.task.await.unwrap();
+}
+
+/// A node in a process of its own; killed when dropped.
+struct Node(Child);
+
+impl Node {
+    fn start(config: &Config) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "nodes::node_process", "--ignored", "--quiet"])
+            .env(CONFIG, serde_json::to_string(config).unwrap())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn named(config: &Config, node: &str) -> Config {
+    Config { node: node.to_owned(), ..config.clone() }
+}
+
+/// Waits until so many results more are written, by whomever.
+async fn progress(watcher: &Running, more: u64) {
+    let committed = async || watcher.cameras.totals().await.unwrap().committed;
+    let before = committed().await;
+    rig::until("it goes on", async || before + more <= committed().await).await;
+}
+
+/// A door that only looks: it is never run.
+fn watcher(config: &Config) -> Running {
+    let (cameras, _door) = paceline_ingest::Cameras::pair(
+        named(config, "watcher"),
+        std::sync::Arc::default(),
+        std::sync::Arc::new(paceline_ingest::RawTensors),
+    )
+    .unwrap();
+    Running {
+        cameras,
+        stop: tokio_util::sync::CancellationToken::new(),
+        task: tokio::spawn(async {}),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_killed_again_and_again_loses_and_doubles_nothing() {
+    let server = Server::start(&[]).await;
+    // A frame may be under way at many kills, and that is not its fault.
+    let config = Config { max_tries: 1000, ..rig::config(&server.url()) };
+    let watcher = watcher(&config);
+    let load = Load::start(Producer::new(&server, &config).await, 20);
+    for round in 0..8 {
+        let mut node = Node::start(&config);
+        progress(&watcher, 30).await;
+        sleep(Duration::from_millis(7 * round)).await;
+        node.kill();
+    }
+    let producer = load.stop().await;
+    let _node = Node::start(&config);
+
+    let totals = watcher.settled().await;
+
+    assert_eq!((totals.committed, totals.unaccounted()), (producer.added(), 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_stopped_and_wakes_up_doubles_nothing() {
+    let server = Server::start(&[]).await;
+    let config = rig::config(&server.url());
+    let watcher = watcher(&config);
+    let load = Load::start(Producer::new(&server, &config).await, 20);
+    let first = Node::start(&named(&config, "first"));
+    progress(&watcher, 100).await;
+    for _ in 0..2 {
+        first.signal("STOP");
+        let mut second = Node::start(&named(&config, "second"));
+        // Its leases end while it sleeps, and the other takes everything.
+        progress(&watcher, 300).await;
+        first.signal("CONT");
+        progress(&watcher, 100).await;
+        second.kill();
+        progress(&watcher, 100).await;
+    }
+    let producer = load.stop().await;
+
+    let totals = watcher.settled().await;
+
+    assert_eq!((totals.committed, totals.unaccounted()), (producer.added(), 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_join_leave_and_die_and_every_frame_has_one_result_in_order() {
+    let server = Server::start(&[]).await;
+    let config = rig::config(&server.url());
+    let load = Load::start(Producer::new(&server, &config).await, 40);
+    let slow = || {
+        let delay = Duration::from_millis(2);
+        rig::models(simulated::Settings { delay, ..Default::default() }, 32)
+    };
+    let node = |name: &str| Running::start(named(&config, name), slow());
+    let owns = |node: &Running| node.cameras.health().n_shards;
+    let a = node("a");
+    rig::until("a owns all", async || owns(&a) == 16).await;
+    let b = node("b");
+    let c = node("c");
+    rig::until("they share", async || {
+        owns(&a) + owns(&b) + owns(&c) == 16 && owns(&a).min(owns(&b)).min(owns(&c)) > 0
+    })
+    .await;
+    sleep(Duration::from_millis(200)).await;
+    // One leaves in order: its shards are taken at once, and nothing of it is left pending.
+    let left = a.stop().await;
+    assert!(left.counts().balances() && left.counts().committed > 0, "{:?}", left.counts());
+    rig::until("two share", async || owns(&b) + owns(&c) == 16).await;
+    // One dies.
+    b.crash().await;
+    rig::until("one is left", async || owns(&c) == 16).await;
+    let producer = load.stop().await;
+
+    let totals = c.settled().await;
+
+    assert_eq!((totals.committed, totals.unaccounted()), (producer.added(), 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+    c.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_nodes_with_one_name_the_later_works_and_nothing_is_doubled() {
+    let server = Server::start(&[]).await;
+    let config = rig::config(&server.url());
+    let load = Load::start(Producer::new(&server, &config).await, 20);
+    let first = Running::start(config.clone(), rig::quick_models());
+    rig::until("it works", async || first.cameras.counts().committed > 100).await;
+    let second = Running::start(config.clone(), rig::quick_models());
+    rig::until("it works", async || second.cameras.counts().committed > 100).await;
+    rig::until("the first gave up", async || first.cameras.health().n_shards == 0).await;
+    let producer = load.stop().await;
+
+    let totals = second.settled().await;
+
+    assert_eq!((totals.committed, totals.unaccounted()), (producer.added(), 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lost_a_shard_cannot_commit_into_it() {
+    let server = Server::start(&[]).await;
+    let config = rig::config(&server.url());
+    let mut producer = Producer::new(&server, &config).await;
+    let delay = Duration::from_millis(300);
+    let slow = rig::models(simulated::Settings { delay, ..Default::default() }, 64);
+    let running = Running::start(config.clone(), slow);
+    producer.add(1, 1).await;
+    rig::until("it is in the model", async || running.cameras.counts().in_flight == 1).await;
+
+    // Another takes the shard meanwhile, and does nothing with it for a while.
+    let shards = config.shards();
+    let lease = shards.lease(shards.of("cam-0"));
+    let mut connection = server.connect().await;
+    let mut set = redis::cmd("SET");
+    set.arg(lease).arg("other:00000000:99").arg("PX").arg(1500);
+    let _: () = set.query_async(&mut connection).await.unwrap();
+    rig::until("it is left to the other", async || running.cameras.counts().returned == 1).await;
+    assert!(rig::results(&server, &config).await.is_empty(), "the fence holds");
+
+    // Once the other is gone the frame is claimed, and has its result.
+    let totals = running.settled().await;
+    assert_eq!((totals.committed, totals.unaccounted()), (1, 0));
+    running.stop().await;
+}
