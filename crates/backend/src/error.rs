@@ -11,9 +11,12 @@ pub enum BackendError {
     /// The runtime or the model refused this input.
     #[error("{0}")]
     Failed(String),
-    /// The device, the worker or the remote server is gone.
+    /// The device, the worker or the remote server is gone; the call was not begun.
     #[error("the model is unavailable: {0}")]
     Unavailable(String),
+    /// The device or the worker was lost in the middle of the call.
+    #[error("the model crashed: {0}")]
+    Crashed(String),
 }
 
 impl BackendError {
@@ -23,6 +26,12 @@ impl BackendError {
         match self {
             Self::Failed(_) => ErrorCode::ModelFailed,
             Self::Load(_) | Self::Unavailable(_) => ErrorCode::Unavailable,
+            Self::Crashed(_) => ErrorCode::Internal,
         }
+    }
+
+    /// Whether the inputs may be to blame, so that smaller calls could tell which.
+    pub(crate) const fn may_be_input(&self) -> bool {
+        matches!(self, Self::Failed(_))
     }
 }

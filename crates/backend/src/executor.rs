@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::{
-    Backend, BackendError, Call, Outputs, Ragged, StateSpec,
+    Backend, BackendError, Call, Health, Outputs, Ragged, StateSpec,
     stack::{concat, crop, slice, split, stack},
 };
 
@@ -53,6 +53,12 @@ impl Instance {
     #[must_use]
     pub fn signature(&self) -> &Signature {
         self.backend.signature()
+    }
+
+    /// Whether it can run calls, to be asked from any thread.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.backend.health()
     }
 
     /// The state in which a lane of this model begins: zeros.
@@ -268,7 +274,22 @@ impl Executor<Item, Output, Vec<Tensor>> for Instance {
         call: &BatchCall<'_, Item, Output, Vec<Tensor>>,
         replies: &mut Vec<Reply<Output, Vec<Tensor>>>,
     ) -> Result<(), Cause> {
-        self.run(call, replies).map_err(|error| Arc::new(error) as Cause)
+        let outcome = self.run(call, replies);
+        outcome.or_else(|error| {
+            let may_be_input = error.may_be_input();
+            let cause = Arc::new(error) as Cause;
+            if may_be_input {
+                return Err(cause);
+            }
+            // The instance was lost. Smaller calls would find nobody to blame, only lose it again.
+            replies.clear();
+            replies.extend(call.riders().map(|rider| Reply::error(rider.id, Arc::clone(&cause))));
+            Ok(())
+        })
+    }
+
+    async fn ready(&mut self) {
+        self.backend.ready();
     }
 
     async fn recover(&mut self) -> Result<(), Cause> {

@@ -6,11 +6,13 @@
 
 mod error;
 mod executor;
+mod health;
 pub mod simulated;
 mod stack;
 
 pub use error::BackendError;
 pub use executor::{Instance, Item, Output, Rebuild, WarmUp, run_on_thread};
+pub use health::Health;
 pub use simulated::Simulated;
 pub use stack::{Ragged, StackError};
 
@@ -25,6 +27,19 @@ pub trait Backend: Send {
     fn states(&self) -> &[StateSpec] {
         &[]
     }
+
+    /// Most rows that it takes in one call, where the model itself says so.
+    fn max_rows(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether it can run calls, to be asked from any thread.
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    /// Waits until it can run a call, or until waiting longer is of no use.
+    fn ready(&mut self) {}
 
     /// Runs one call.
     ///

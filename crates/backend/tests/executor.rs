@@ -202,3 +202,42 @@ async fn a_lane_carries_its_state_and_the_thread_ends_with_the_batcher() {
     drop((lanes, rig.batcher));
     assert!(rig.ended.await.unwrap(), "the executor ended well");
 }
+
+/// Is lost in every call.
+struct Lost(Signature, Arc<Mutex<usize>>);
+
+impl Backend for Lost {
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn run(&mut self, _call: &Call<'_>) -> Result<Outputs, BackendError> {
+        *self.1.lock().unwrap() += 1;
+        Err(BackendError::Crashed("it is gone".to_owned()))
+    }
+}
+
+#[tokio::test]
+async fn a_call_in_which_the_instance_is_lost_is_not_run_again_in_parts() {
+    let n_calls = Arc::new(Mutex::new(0));
+    let signature =
+        Signature { inputs: vec![spec("x", DType::F32, &[])], outputs: vec![], batched: true };
+    let (batcher, timekeeper) = Batcher::pair(Settings::default().validate().unwrap());
+    tokio::spawn(timekeeper.run());
+    let item = || Item { inputs: smallvec![Tensor::from_f32(&[1], &[0.0]).unwrap()] };
+    let mut tickets = Vec::new();
+    for _ in 0..4 {
+        tickets.push(batcher.submit(item(), &Tag::default()).await.unwrap());
+    }
+    let lost = Lost(signature, Arc::clone(&n_calls));
+    let rebuild = Box::new(|| Err(BackendError::Load("never".to_owned())));
+    let instance = Instance::new(Box::new(lost), rebuild, Arc::default());
+    run_on_thread("lost".to_owned(), Runner::new(batcher.attach(), instance), |_| ()).unwrap();
+
+    for ticket in tickets {
+        let Failure::Model(cause) = ticket.await.unwrap_err() else { panic!("the model's") };
+        let error = cause.downcast_ref::<BackendError>().unwrap();
+        assert!(matches!(error, BackendError::Crashed(_)), "{error}");
+    }
+    assert_eq!(*n_calls.lock().unwrap(), 1);
+}

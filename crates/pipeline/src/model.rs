@@ -9,7 +9,7 @@ use std::{
 };
 
 use paceline_backend::{
-    Backend, BackendError, Instance, Item, Output, Ragged, WarmUp, run_on_thread,
+    Backend, BackendError, Health, Instance, Item, Output, Ragged, WarmUp, run_on_thread,
 };
 use paceline_batch::{
     Batcher, Key, Limits, Priority, Ride, Runner, Settings, SettingsError, Stats, Tag, Timekeeper,
@@ -104,6 +104,8 @@ pub struct Model {
     batcher: Batcher<Item, Output, Vec<Tensor>>,
     adapter: Option<Box<dyn Adapter>>,
     n_alive: Arc<AtomicUsize>,
+    /// Of each instance.
+    healths: Vec<Health>,
     counts: Counts,
 }
 
@@ -187,7 +189,11 @@ impl Model {
         if mode != Mode::Batch || !full.batched {
             one_by_one(&mut batch);
         }
-        let limits = batch.validate()?;
+        let mut limits = batch.validate()?;
+        if let Some(max_rows) = first.max_rows().filter(|most| *most < limits.max_items()) {
+            batch.max_items = Some(max_rows);
+            limits = batch.validate()?;
+        }
         let mut ready = Vec::with_capacity(instances);
         let mut first = Some(first);
         let mut warm_up = None;
@@ -208,6 +214,7 @@ impl Model {
         for &(rows, took) in &warm_up.times {
             batcher.learn(if ragged.inputs.is_empty() { 0 } else { length }, rows, took);
         }
+        let healths = ready.iter().map(Instance::health).collect();
         let n_alive = Arc::new(AtomicUsize::new(ready.len()));
         for (number, instance) in ready.into_iter().enumerate() {
             let (alive, model) = (Arc::clone(&n_alive), name.clone());
@@ -233,6 +240,7 @@ impl Model {
             batcher,
             adapter: blueprint.adapter,
             n_alive,
+            healths,
             counts: Counts::default(),
         };
         Ok((Arc::new(model), timekeeper))
@@ -256,10 +264,21 @@ impl Model {
         self.adapter.as_deref()
     }
 
-    /// Whether it can answer: it was warmed up, and an executor lives.
+    /// Whether it can answer: it was warmed up, an executor lives, and an instance is well.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        0 < self.n_alive.load(Ordering::Relaxed)
+        self.trouble().is_none()
+    }
+
+    /// Why it cannot answer, if it cannot.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        if self.n_alive.load(Ordering::Relaxed) == 0 {
+            return Some("none of its instances lives".to_owned());
+        }
+        let mut troubles = self.healths.iter().map(Health::trouble);
+        let first = troubles.next().flatten()?;
+        troubles.all(|trouble| trouble.is_some()).then_some(first)
     }
 
     /// Submits a request and waits for its result. Dropping the future withdraws the request.

@@ -128,6 +128,13 @@ impl Control for Repository {
 
     fn known(&self) -> Vec<Known> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.values().cloned().collect()
+        let trouble = |name: &str| self.models.find(name, None).ok()?.trouble();
+        known
+            .values()
+            .map(|known| {
+                let reason = known.reason.clone().or_else(|| trouble(&known.name));
+                Known { reason, ..known.clone() }
+            })
+            .collect()
     }
 }
