@@ -49,6 +49,12 @@ def die_with_parent(control: socket.socket) -> None:
         os._exit(0)
 
 
+def dump_no_core() -> None:
+    """Lets a crash be seen at once: whoever waits for an answer would wait for the dump as well."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
 def limit_memory(n_bytes: int) -> None:
     """Lets the process allocate so much and no more; beyond it, ``MemoryError``.
 

@@ -1,7 +1,7 @@
 """The worker process: loads one model and runs the calls that the server sends.
 
-Started by the server as ``python -m paceline.worker``, with the control socket as its standard
-input. It ends when the socket does.
+Started by the server through ``boot.py``, with the control socket as its standard input. It ends
+when the socket does.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def describe(error: BaseException) -> str:
 
 
 def main() -> None:
-    """What ``python -m paceline.worker`` does."""
+    """What a worker does."""
     parser = argparse.ArgumentParser(prog="paceline.worker", description=__doc__)
     parser.add_argument("--class", dest="place", required=True, help="module:Class")
     parser.add_argument("--folder", required=True, help="where the module is looked for first")
@@ -144,6 +144,7 @@ def main() -> None:
     os.dup2(null, 0)
     os.close(null)
     confine.die_with_parent(connection)
+    confine.dump_no_core()
     os.chdir(options.folder)
     worker = Worker(Control(connection))
     try:
@@ -159,7 +160,3 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

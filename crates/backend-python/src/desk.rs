@@ -68,7 +68,7 @@ pub(crate) struct Taken {
 }
 
 /// Longest that an item of a crashed worker waits to hear how the worker died.
-const INQUEST: Duration = Duration::from_millis(50);
+const INQUEST: Duration = Duration::from_millis(80);
 
 impl Desk {
     pub(crate) fn new() -> io::Result<Self> {

@@ -1,6 +1,6 @@
 //! Python and `PyTorch` models in supervised worker processes.
 //!
-//! Each instance of a model is a process of its own that runs `python -m paceline.worker`. Tensors
+//! Each instance of a model is a process of its own that runs the package in `python/`. Tensors
 //! cross in shared memory: sealed anonymous files, made here and handed over by descriptor. What
 //! goes through the socket are small messages of one size.
 //!
@@ -22,6 +22,7 @@ mod link;
 mod logs;
 mod message;
 mod options;
+mod package;
 mod process;
 mod restarts;
 mod segment;

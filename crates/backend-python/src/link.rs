@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 use crate::{
     frame::{self, Expected, Layout, Read, Unusable},
     message::{FrameAt, Order, Report, SIZE, Violation},
+    package,
     segment::{MAX, Segment},
 };
 
@@ -104,6 +105,8 @@ impl Link {
         let (requests, results) = (Segment::create(0)?, Segment::create(0)?);
         let mut link = Self { socket: ours, requests, results, n_asked: 0, patience };
         link.be_patient(patience)?;
+        let (program, n_bytes) = package::program()?;
+        link.send(Order::Program(n_bytes), Some(program.as_fd()))?;
         link.send(Order::Requests(link.requests.size()), Some(link.requests.as_fd()))?;
         link.send(Order::Results(link.results.size()), Some(link.results.as_fd()))?;
         Ok((link, theirs))

@@ -19,6 +19,8 @@ pub(crate) enum Order {
     Next { call: u64, stop: bool },
     /// Say that you live.
     Ping(u64),
+    /// Run the program that comes with this, of so many bytes.
+    Program(usize),
 }
 
 /// What the worker says. Nothing of it is believed before it is checked.
@@ -84,6 +86,7 @@ impl Order {
             Self::Call { call, n_table, rows } => (3, call, n_table, rows),
             Self::Next { call, stop } => (4, call, 0, usize::from(stop)),
             Self::Ping(number) => (5, number, 0, 0),
+            Self::Program(n_bytes) => (6, 0, n_bytes, 0),
         };
         encode(kind, call, length, extra)
     }

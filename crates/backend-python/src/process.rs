@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use crate::PythonOptions;
+use crate::{PythonOptions, package::BOOT};
 
 /// One worker process. It leads a process group, so that what it starts ends with it.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Killer {
 fn command(options: &PythonOptions, instance: usize) -> Command {
     let mut command = Command::new(&options.python);
     // Unbuffered, so that the model's words are there when it dies.
-    command.args(["-u", "-m", "paceline.worker", "--class", &options.class, "--folder"]);
+    command.args(["-u", "-c", BOOT, "--class", &options.class, "--folder"]);
     command.arg(&options.folder);
     if let Some(limit) = options.memory_limit {
         command.arg(format!("--memory-limit={limit}"));

@@ -150,15 +150,27 @@ impl Instance {
         let inputs = self.gather(&riders, rows)?;
         let Outputs { tensors, failed: bad_rows } =
             self.backend.run(&Call { inputs: &inputs, rows })?;
-        let mut split_outputs = self.scatter(tensors, &riders, &item_rows, rows)?;
         let mut first_row = 0;
-        for (at, rider) in riders.iter().enumerate() {
-            let own = first_row..first_row + rider.rows;
-            first_row = own.end;
-            let bad = bad_rows.iter().find(|(row, _)| own.contains(row));
-            let Scattered { outputs, states } = std::mem::take(&mut split_outputs[at]);
+        let bad: SmallVec<[Option<&String>; 8]> = riders
+            .iter()
+            .map(|rider| {
+                let own = first_row..first_row + rider.rows;
+                first_row = own.end;
+                let found = bad_rows.iter().find(|(row, _)| own.contains(row));
+                found.map(|(_, message)| message)
+            })
+            .collect();
+        // Where nobody is left to give outputs to, a model need not have any.
+        let shares = if bad.iter().all(Option::is_some) {
+            Vec::new()
+        } else {
+            self.scatter(tensors, &riders, &item_rows, rows)?
+        };
+        let mut shares = shares.into_iter();
+        for (rider, bad) in riders.iter().zip(bad) {
+            let Scattered { outputs, states } = shares.next().unwrap_or_default();
             replies.push(match bad {
-                Some((_, message)) => {
+                Some(message) => {
                     Reply::error(rider.id, Arc::new(BackendError::Failed(message.clone())))
                 }
                 None => {

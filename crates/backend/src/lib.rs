@@ -75,7 +75,7 @@ pub struct Call<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Outputs {
     /// The outputs in the signature's order, then the next states in their order, stacked as
-    /// the inputs were.
+    /// the inputs were. None will do where every row failed.
     pub tensors: Vec<Tensor>,
     /// Rows that failed alone, each with the model's own words. The others are good.
     pub failed: Vec<(usize, String)>,

@@ -13,6 +13,7 @@ use std::{
 };
 
 use paceline_backend::simulated;
+use paceline_backend_python::PythonOptions;
 use paceline_batch::Settings;
 use paceline_pipeline::Mode;
 use serde::{Deserialize, Serialize};
@@ -101,6 +102,9 @@ pub struct ModelSection {
     /// For `backend = "onnx"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub onnx: Option<OnnxSection>,
+    /// For `backend = "python"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonSection>,
     /// Which axes are padded where items differ in length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub padding: Option<PaddingSection>,
@@ -112,6 +116,8 @@ pub struct ModelSection {
 pub enum BackendName {
     /// An ONNX file.
     Onnx,
+    /// A Python class, in worker processes.
+    Python,
     /// Nothing: it only takes its time.
     Simulated,
 }
@@ -149,6 +155,54 @@ pub enum EngineName {
     Rten,
     /// Loaded from an installed library.
     OnnxRuntime,
+}
+
+/// How a Python class is run.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PythonSection {
+    /// Where the class is, as `module:Class`; the module is a file or a package beside others in
+    /// the version's folder.
+    pub class: String,
+    /// The interpreter: a name that is looked for in `PATH`, or a path from the model's folder.
+    pub interpreter: PathBuf,
+    /// Variables that are set in addition to the server's own environment.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// What `CUDA_VISIBLE_DEVICES` is set to, instance by instance, over and over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// Longest that loading may take.
+    #[serde(with = "duration")]
+    pub load_timeout: Duration,
+    /// Longest that the worker may take to answer a call, or to give the next result of a stream.
+    #[serde(with = "duration")]
+    pub call_timeout: Duration,
+    /// Whether a call that a crash cut short may be run once more.
+    pub retry_safe: bool,
+    /// Most private memory of a worker in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
+    /// Whether workers are kept from files, other processes and TCP.
+    pub sandbox: bool,
+}
+
+impl Default for PythonSection {
+    fn default() -> Self {
+        let PythonOptions { python: interpreter, load_timeout, call_timeout, .. } =
+            PythonOptions::new("", "", PathBuf::new());
+        Self {
+            class: "model:Model".to_owned(),
+            interpreter,
+            env: BTreeMap::new(),
+            devices: Vec::new(),
+            load_timeout,
+            call_timeout,
+            retry_safe: false,
+            memory_limit: None,
+            sandbox: false,
+        }
+    }
 }
 
 /// Which axes are padded. The batch is axis 0, so the first other axis is 1.

@@ -13,12 +13,13 @@ use std::{
 use paceline_api::oip::pbtxt;
 use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
 use paceline_backend_onnx::{Engine, OnnxBackend, OnnxOptions, StateLink};
+use paceline_backend_python::{PythonBackend, PythonOptions};
 use paceline_pipeline::{Blueprint, Build, ModelName, NameError, OpenError, adapt};
 use paceline_types::{DType, Signature};
 
 use crate::{
     config::{
-        BackendName, EngineName, ModelSection, OnnxSection, PaddingSection,
+        BackendName, EngineName, ModelSection, OnnxSection, PaddingSection, PythonSection,
         load::{ConfigError, check},
     },
     triton,
@@ -111,14 +112,23 @@ fn blueprint(
     };
     let adapter = section.adapter.as_deref().map(|name| adapt::open(name, folder)).transpose();
     let adapter = adapter.map_err(|error| wrong(error.to_string()))?;
-    let (version, build, platform): (u64, Build, &str) = match section.backend {
-        Some(BackendName::Simulated) => {
+    let backend = section.backend.unwrap_or_else(|| find_backend(folder));
+    let (version, build, platform): (u64, Build, &str) = match backend {
+        BackendName::Simulated => {
             let settings = section.simulated.clone().unwrap_or_default();
             settings.validate().map_err(|error| wrong(error.to_string()))?;
             (1, simulated_build(settings), "paceline_simulated")
         }
-        Some(BackendName::Onnx) | None => {
-            let (version, path) = latest_onnx(folder).ok_or_else(|| {
+        BackendName::Python => {
+            let (version, options) =
+                python_options(folder, name, section.python.as_ref()).map_err(wrong)?;
+            let build = move |instance| {
+                Ok(Box::new(PythonBackend::load(&options, instance)?) as Box<dyn Backend>)
+            };
+            (version, Arc::new(build), "python")
+        }
+        BackendName::Onnx => {
+            let (version, path) = latest(folder, "model.onnx").ok_or_else(|| {
                 wrong(format!(
                     "there is no {}/<version>/model.onnx; put the file into a folder named by its version number",
                     folder.display()
@@ -166,14 +176,66 @@ fn simulated_build(settings: simulated::Settings) -> Build {
     })
 }
 
-/// The highest version that has a `model.onnx`.
-fn latest_onnx(folder: &Path) -> Option<(u64, PathBuf)> {
+/// What runs a model whose settings do not say so, judged by its files.
+fn find_backend(folder: &Path) -> BackendName {
+    match latest(folder, "model.py") {
+        Some(_) if latest(folder, "model.onnx").is_none() => BackendName::Python,
+        _ => BackendName::Onnx,
+    }
+}
+
+/// The highest version that has this file, and where it is.
+fn latest(folder: &Path, file: &str) -> Option<(u64, PathBuf)> {
     let versions = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
         let version: u64 = entry.file_name().to_str()?.parse().ok()?;
-        let path = entry.path().join("model.onnx");
+        let path = entry.path().join(file);
         path.is_file().then_some((version, path))
     });
     versions.max()
+}
+
+/// The highest version that has the class's module, and how it is run.
+fn python_options(
+    folder: &Path,
+    name: &ModelName,
+    section: Option<&PythonSection>,
+) -> Result<(u64, PythonOptions), String> {
+    let section = section.cloned().unwrap_or_default();
+    let module = section.class.split([':', '.']).next().unwrap_or_default();
+    let files = [format!("{module}.py"), format!("{module}/__init__.py")];
+    let found = files.iter().filter_map(|file| {
+        let (version, _) = latest(folder, file)?;
+        Some((version, folder.join(version.to_string())))
+    });
+    let (version, own) = found.max().ok_or_else(|| {
+        format!(
+            "there is no {}/<version>/{module}.py; put the file into a folder named by its version number",
+            folder.display()
+        )
+    })?;
+    let absolute = |path: &Path| {
+        let path = std::path::absolute(path);
+        path.map_err(|error| format!("{}: {error}", folder.display()))
+    };
+    let is_path = 1 < section.interpreter.components().count();
+    Ok((
+        version,
+        PythonOptions {
+            python: if is_path {
+                absolute(&folder.join(&section.interpreter))?
+            } else {
+                section.interpreter
+            },
+            env: section.env,
+            devices: section.devices,
+            load_timeout: section.load_timeout,
+            call_timeout: section.call_timeout,
+            retry_safe: section.retry_safe,
+            memory_limit: section.memory_limit,
+            sandbox: section.sandbox,
+            ..PythonOptions::new(name.as_str(), &section.class, absolute(&own)?)
+        },
+    ))
 }
 
 fn onnx_options(path: PathBuf, section: Option<&OnnxSection>) -> OnnxOptions {

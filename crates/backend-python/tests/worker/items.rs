@@ -14,6 +14,10 @@ async fn a_refused_row_fails_alone_in_the_models_words() {
     assert_eq!((good.unwrap(), other.unwrap()), (vec![1.0], vec![3.0]));
     let BackendError::Failed(text) = cause(bad.unwrap_err()) else { panic!("failed") };
     assert_eq!(text, "-2 is negative");
+    let BackendError::Failed(text) = cause(served.numbers(&[-4.0]).await.unwrap_err()) else {
+        panic!("failed")
+    };
+    assert_eq!(text, "-4 is negative", "also where nobody is answered");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -20,8 +20,6 @@ pub(crate) fn options(class: &str) -> PythonOptions {
     let mut options =
         PythonOptions::new("test", &format!("model:{class}"), here.join("tests/models"));
     options.python = python;
-    let package = here.join("../../python").canonicalize().unwrap();
-    options.env.insert("PYTHONPATH".to_owned(), package.display().to_string());
     options.env.insert("PYTHONDONTWRITEBYTECODE".to_owned(), "1".to_owned());
     options
 }
