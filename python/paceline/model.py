@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +37,7 @@ NAMES: tuple[str, ...] = tuple(DTYPES)
 BYTES = NAMES.index("BYTES")
 
 #: What ``infer`` gives: a stacked array for each output, or one entry for each row (a dict of
-#: arrays, or an :class:`ItemError`), or a generator of these. A model with one output may leave
+#: arrays, or an :class:`ItemError`), or it yields several of these. A model with one output may leave
 #: the dict out.
 Result = Union[Mapping[str, Any], Sequence[Any], np.ndarray, Iterator[Any]]
 
@@ -96,8 +97,11 @@ class Declared:
         if not isinstance(max_batch, int) or not 0 <= max_batch < 2**31:
             raise ValueError(f"max_batch is {max_batch!r}; a whole number from 0 is expected")
         self.max_batch: int = max_batch
-        if not callable(getattr(model, "infer", None)):
+        infer = getattr(model, "infer", None)
+        if not callable(infer):
             raise TypeError(f"{type(model).__name__} has no method infer(batch)")
+        #: Whether ``infer`` is a generator, which gives several results for each row.
+        self.streams = inspect.isgeneratorfunction(infer)
 
     def to_json(self) -> bytes:
         """As the server reads it."""
@@ -112,6 +116,7 @@ class Declared:
             "inputs": specs(self.inputs),
             "outputs": specs(self.outputs),
             "max_batch": self.max_batch,
+            "streams": self.streams,
         }
         return json.dumps(declared).encode()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import inspect
 import os
 import socket
 import sys
@@ -91,7 +90,7 @@ class Worker:
             arrays = self._requests.read(message.length)
             batch = Batch(arrays, message.extra, self._declared.inputs, outputs, room)
             result = self._model.infer(batch)
-            if inspect.isgenerator(result):
+            if self._declared.streams:
                 self._stream(result, message.extra)
                 room.clear()
                 room.send_results(frames.RESULT, Results(room, {}, 0))

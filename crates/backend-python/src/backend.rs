@@ -1,19 +1,21 @@
 //! One instance of a Python model, as the executor sees it.
 
 use std::{
+    cell::Cell,
     sync::{Arc, mpsc::sync_channel},
     time::Duration,
 };
 
-use paceline_backend::{Backend, BackendError, Call, Health, Outputs};
+use paceline_backend::{Backend, BackendError, Call, Early, Health, Outputs, StackedCall};
 use paceline_types::Signature;
+use smallvec::SmallVec;
 
 use crate::{
     PythonOptions,
     declared::Declared,
     desk::{Desk, WarmUp},
     frame::Expected,
-    link::{CallError, Early, Input, Lost},
+    link::{CallError, Input, Lost},
     supervisor::Supervisor,
 };
 
@@ -66,14 +68,19 @@ impl PythonBackend {
         &self,
         inputs: &[Input<'_>],
         rows: usize,
-        early: Early<'_>,
+        early: &mut Early<'_>,
     ) -> Result<Outputs, BackendError> {
         let Signature { outputs, batched, .. } = &self.declared.signature;
         let expected = Expected { outputs, batched: *batched, rows };
-        let mut may_retry = self.retry_safe;
+        let may_retry = Cell::new(self.retry_safe);
         loop {
             let mut taken = self.desk.take(self.call_timeout)?;
-            match taken.link.call(inputs, &expected, early) {
+            let ran = taken.link.call(inputs, &expected, &mut |partial| {
+                // What was handed out cannot be taken back.
+                may_retry.set(false);
+                early(partial)
+            });
+            match ran {
                 Ok(outputs) => {
                     self.desk.put_back(taken, true);
                     return Ok(outputs);
@@ -87,7 +94,7 @@ impl PythonBackend {
                         Lost::Closed => self.desk.bury(taken, None),
                         ours => self.desk.bury(taken, Some(ours.to_string())),
                     };
-                    if !std::mem::take(&mut may_retry) {
+                    if !may_retry.replace(false) {
                         return Err(BackendError::Crashed(cause));
                     }
                 }
@@ -115,13 +122,27 @@ impl Backend for PythonBackend {
 
     fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {
         let inputs: Vec<Input<'_>> = call.inputs.iter().map(Input::from).collect();
-        let outputs = self.call(&inputs, call.rows, &mut |_| true)?;
+        // Nobody listens for early results here, so the first is the end of the stream.
+        let outputs = self.call(&inputs, call.rows, &mut |_| false)?;
         if !self.has_warm_up {
             // The first call of all is the executor's trial run, with made-up inputs.
             self.has_warm_up = true;
             self.desk.set_warm_up(WarmUp { inputs: call.inputs.to_vec(), rows: call.rows });
         }
         Ok(outputs)
+    }
+
+    fn streams(&self) -> bool {
+        self.declared.streams
+    }
+
+    fn run_stacked(
+        &mut self,
+        call: &StackedCall<'_>,
+        early: &mut Early<'_>,
+    ) -> Result<Outputs, BackendError> {
+        let inputs: SmallVec<[Input<'_>; 4]> = call.inputs.iter().map(Input::from).collect();
+        self.call(&inputs, call.rows, early)
     }
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Declared {
     pub(crate) signature: Signature,
     /// Most rows in one call; `None` where the model does not batch.
     pub(crate) max_rows: Option<usize>,
+    /// Whether it gives several results for each item.
+    pub(crate) streams: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -22,6 +24,7 @@ struct Written {
     inputs: Vec<WrittenSpec>,
     outputs: Vec<WrittenSpec>,
     max_batch: usize,
+    streams: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -47,7 +50,8 @@ impl Declared {
             outputs: specs(written.outputs)?,
             batched: written.max_batch != 0,
         };
-        Ok(Self { signature, max_rows: (written.max_batch != 0).then_some(written.max_batch) })
+        let max_rows = (written.max_batch != 0).then_some(written.max_batch);
+        Ok(Self { signature, max_rows, streams: written.streams })
     }
 }
 
@@ -76,7 +80,8 @@ mod tests {
         let text = |dtype: &str, dim: i64| {
             format!(
                 r#"{{"inputs": [{{"name": "x", "dtype": "{dtype}", "dims": [{dim}, 3]}}],
-                     "outputs": [{{"name": "y", "dtype": "BYTES", "dims": []}}], "max_batch": 8}}"#
+                     "outputs": [{{"name": "y", "dtype": "BYTES", "dims": []}}],
+                     "max_batch": 8, "streams": false}}"#
             )
         };
         let declared = Declared::parse(text("FP32", -1).as_bytes()).unwrap();

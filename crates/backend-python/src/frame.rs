@@ -4,7 +4,7 @@
 //! it, results end with it. All of a result is a stranger's word and is checked.
 
 use bytes::Bytes;
-use paceline_backend::{BackendError, Outputs};
+use paceline_backend::EarlyOutputs;
 use paceline_types::{DType, Shape, Tensor, TensorSpec};
 use smallvec::SmallVec;
 
@@ -76,24 +76,15 @@ pub(crate) enum Unusable {
     Undeclared(String),
 }
 
-impl From<Unusable> for BackendError {
-    fn from(unusable: Unusable) -> Self {
-        Self::Failed(unusable.to_string())
-    }
-}
-
-/// Results, and the rows for which there is nothing this time.
-#[derive(Debug, Default)]
-pub(crate) struct Read {
-    pub(crate) outputs: Outputs,
-    pub(crate) silent: Vec<usize>,
-}
-
 /// Reads the results that lie in `frame`, a copy that nobody else can change. The tensors share it.
-pub(crate) fn read(frame: &Bytes, table: usize, expected: &Expected<'_>) -> Result<Read, Unusable> {
+pub(crate) fn read(
+    frame: &Bytes,
+    table: usize,
+    expected: &Expected<'_>,
+) -> Result<EarlyOutputs, Unusable> {
     let mut cursor = Cursor(frame.get(table..).ok_or(Violation::CutShort)?);
     let (n_tensors, n_failed) = (cursor.u32()?, cursor.u32()?);
-    let mut read = Read::default();
+    let mut read = EarlyOutputs::default();
     for at in 0..n_tensors as usize {
         let spec = expected.outputs.get(at).ok_or_else(|| {
             let n_declared = expected.outputs.len();
@@ -201,7 +192,8 @@ mod tests {
         let (frame, table) = honest();
         let frame = Bytes::from(frame);
 
-        let Read { outputs, silent } = read(&frame, table, &expected(&[spec(DType::U8)])).unwrap();
+        let EarlyOutputs { outputs, silent } =
+            read(&frame, table, &expected(&[spec(DType::U8)])).unwrap();
 
         assert_eq!(outputs.tensors[0].shape(), [2, 2]);
         assert_eq!(outputs.tensors[0].data().as_ptr(), frame.as_ptr());

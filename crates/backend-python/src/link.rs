@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use paceline_backend::Outputs;
+use paceline_backend::{Early, EarlyOutputs, Outputs, Piece, Stacked};
 use paceline_types::{DType, Tensor};
 use rustix::{
     io::Errno,
@@ -21,7 +21,7 @@ use rustix::{
 use smallvec::SmallVec;
 
 use crate::{
-    frame::{self, Expected, Layout, Read, Unusable},
+    frame::{self, Expected, Layout, Unusable},
     message::{FrameAt, Order, Report, SIZE, Violation},
     package,
     segment::{MAX, Segment},
@@ -74,15 +74,32 @@ pub(crate) struct Input<'a> {
     pub(crate) pieces: SmallVec<[&'a [u8]; 8]>,
 }
 
+/// What zeros are written from.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+impl<'a> From<&'a Stacked> for Input<'a> {
+    fn from(stacked: &'a Stacked) -> Self {
+        let mut pieces = SmallVec::new();
+        for piece in stacked.pieces() {
+            match piece {
+                Piece::Data(data) => pieces.push(&data[..]),
+                Piece::Zeros(n_zeros) => {
+                    let (n_whole, rest) = (n_zeros / ZEROS.len(), n_zeros % ZEROS.len());
+                    pieces.extend(std::iter::repeat_n(&ZEROS[..], n_whole));
+                    pieces.push(&ZEROS[..rest]);
+                }
+            }
+        }
+        Self { dtype: stacked.dtype(), shape: stacked.shape(), pieces }
+    }
+}
+
 impl<'a> From<&'a Tensor> for Input<'a> {
     fn from(tensor: &'a Tensor) -> Self {
         let pieces = SmallVec::from_slice(&[&tensor.data()[..]]);
         Self { dtype: tensor.dtype(), shape: tensor.shape(), pieces }
     }
 }
-
-/// What takes results that come before the last, and says whether anybody wants more.
-pub(crate) type Early<'a> = &'a mut dyn FnMut(Read) -> bool;
 
 /// The server's end of one worker.
 #[derive(Debug)]
@@ -147,7 +164,7 @@ impl Link {
         &mut self,
         inputs: &[Input<'_>],
         expected: &Expected<'_>,
-        early: Early<'_>,
+        early: &mut Early<'_>,
     ) -> Result<Outputs, CallError> {
         let n_table = self.write(inputs)?;
         self.n_asked += 1;
@@ -227,7 +244,11 @@ impl Link {
     }
 
     /// Copies results out and reads the copy. An error in the inner place is the model's.
-    fn read(&self, at: FrameAt, expected: &Expected<'_>) -> Result<Result<Read, String>, Lost> {
+    fn read(
+        &self,
+        at: FrameAt,
+        expected: &Expected<'_>,
+    ) -> Result<Result<EarlyOutputs, String>, Lost> {
         let frame = self.copy_out("results", at.n_bytes, self.results.size())?;
         match frame::read(&frame, at.table, expected) {
             Ok(read) => Ok(Ok(read)),

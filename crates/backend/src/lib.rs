@@ -4,19 +4,23 @@
 //! are already stacked over the rows of a batch and gives tensors stacked the same way. Who
 //! stacks, pads, keeps lane state and splits the answers is the executor, once for all backends.
 
+mod early;
 mod error;
 mod executor;
+mod form;
 mod health;
 pub mod simulated;
 mod stack;
 
+pub use early::{Early, EarlyOutputs, EarlySender};
 pub use error::BackendError;
 pub use executor::{Instance, Item, Output, Rebuild, WarmUp, run_on_thread};
 pub use health::Health;
 pub use simulated::Simulated;
-pub use stack::{Ragged, StackError};
+pub use stack::{Piece, Ragged, StackError, Stacked};
 
 use paceline_types::{Signature, Tensor, TensorSpec};
+use smallvec::SmallVec;
 
 /// One instance of a model. Owned by one executor; never shared, never behind a lock.
 pub trait Backend: Send {
@@ -48,6 +52,27 @@ pub trait Backend: Send {
     /// When the call as a whole failed. An item that failed alone goes into
     /// [`Outputs::failed`] instead.
     fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError>;
+
+    /// Whether a call gives results before the last one. Its items' last result is empty then.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// Runs one call as the executor has it: its inputs not copied together yet, and with a place
+    /// for results that come before the last. Most backends need neither.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    fn run_stacked(
+        &mut self,
+        call: &StackedCall<'_>,
+        early: &mut Early<'_>,
+    ) -> Result<Outputs, BackendError> {
+        let _ = early;
+        let inputs: SmallVec<[Tensor; 4]> = call.inputs.iter().map(Stacked::to_tensor).collect();
+        self.run(&Call { inputs: &inputs, rows: call.rows })
+    }
 }
 
 /// A tensor that a stream carries from one call to the next.
@@ -67,6 +92,15 @@ pub struct Call<'a> {
     /// The inputs in the signature's order, then the states in their order. Where the model is
     /// batched, each has a leading extent of `rows`, or for a state one at its batch axis.
     pub inputs: &'a [Tensor],
+    /// Rows in this call, padding rows included.
+    pub rows: usize,
+}
+
+/// What one call works on, before its inputs are copied together.
+#[derive(Debug, Clone, Copy)]
+pub struct StackedCall<'a> {
+    /// As those of a [`Call`].
+    pub inputs: &'a [Stacked],
     /// Rows in this call, padding rows included.
     pub rows: usize,
 }

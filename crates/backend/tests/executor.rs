@@ -117,7 +117,7 @@ fn rig(settings: &Settings, has_state: bool) -> Rig {
 fn item(values: &[f32]) -> (Item, Tag) {
     let inputs = smallvec![Tensor::from_f32(&[1, values.len()], values).unwrap()];
     let length = u32::try_from(values.len()).unwrap();
-    (Item { inputs }, Tag { length, ..Tag::default() })
+    (Item::new(inputs), Tag { length, ..Tag::default() })
 }
 
 fn sum(outputs: &Output) -> f32 {
@@ -172,7 +172,7 @@ async fn shapes_that_cannot_be_stacked_fail_alone_where_the_key_lets_them_meet()
     rig.open.send(()).unwrap();
     let tag = Tag { key: Key::of("odd"), ..Tag::default() };
 
-    let odd = rig.batcher.try_submit(Item { inputs: smallvec![flat(2)] }, &tag).unwrap();
+    let odd = rig.batcher.try_submit(Item::new(smallvec![flat(2)]), &tag).unwrap();
 
     assert!(matches!(odd.await, Err(Failure::Panicked | Failure::Model(_))));
     let (item, tag) = item(&[5.0]);
@@ -224,7 +224,7 @@ async fn a_call_in_which_the_instance_is_lost_is_not_run_again_in_parts() {
         Signature { inputs: vec![spec("x", DType::F32, &[])], outputs: vec![], batched: true };
     let (batcher, timekeeper) = Batcher::pair(Settings::default().validate().unwrap());
     tokio::spawn(timekeeper.run());
-    let item = || Item { inputs: smallvec![Tensor::from_f32(&[1], &[0.0]).unwrap()] };
+    let item = || Item::new(smallvec![Tensor::from_f32(&[1], &[0.0]).unwrap()]);
     let mut tickets = Vec::new();
     for _ in 0..4 {
         tickets.push(batcher.submit(item(), &Tag::default()).await.unwrap());

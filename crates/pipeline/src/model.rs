@@ -9,16 +9,21 @@ use std::{
 };
 
 use paceline_backend::{
-    Backend, BackendError, Health, Instance, Item, Output, Ragged, WarmUp, run_on_thread,
+    Backend, BackendError, EarlySender, Health, Instance, Item, Output, Ragged, WarmUp,
+    run_on_thread,
 };
 use paceline_batch::{
-    Batcher, Key, Limits, Priority, Ride, Runner, Settings, SettingsError, Stats, Tag, Timekeeper,
+    Batcher, Key, Limits, Priority, Ride, Runner, Settings, SettingsError, Stats, Tag, Ticket,
+    Timekeeper,
 };
 use paceline_types::{Dim, Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::{sync::mpsc, time::Instant};
 
-use crate::{InferError, adapt::Adapter};
+use crate::{InferError, Results, adapt::Adapter};
+
+/// Most results of one request that wait to be read; a client that is further behind loses the rest.
+const EARLY_RESULTS: usize = 64;
 
 /// How a model's items reach its instances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
@@ -126,6 +131,8 @@ pub struct ModelFacts {
     pub limits: Limits,
     /// What warming up found out.
     pub warm_up: WarmUp,
+    /// Whether it gives several results for each request, as they come.
+    pub streams: bool,
 }
 
 /// One request.
@@ -185,6 +192,7 @@ impl Model {
             blueprint;
         let first = build(0)?;
         let full = first.signature().clone();
+        let streams = first.streams();
         let ragged = Arc::new((blueprint.ragged)(&full).map_err(OpenError::Ragged)?);
         if mode != Mode::Batch || !full.batched {
             one_by_one(&mut batch);
@@ -232,7 +240,16 @@ impl Model {
         let (signature, padded) = as_clients_see_it(&full, &ragged);
         let is_free = |spec: &TensorSpec| spec.dims.contains(&Dim::Any);
         let model = Self {
-            facts: ModelFacts { name, version, platform, mode, instances, limits, warm_up },
+            facts: ModelFacts {
+                name,
+                version,
+                platform,
+                mode,
+                instances,
+                limits,
+                warm_up,
+                streams,
+            },
             length_of: padded.first().copied(),
             padded,
             has_free_shape: signature.inputs.iter().any(is_free),
@@ -288,14 +305,36 @@ impl Model {
     /// When there is no result, and why.
     pub async fn infer(&self, ask: Ask) -> Result<(Output, Ride), InferError> {
         let began = Instant::now();
-        let result = self.submit_and_wait(ask).await;
+        let result = if self.facts.streams {
+            Err(InferError::Streams(self.facts.name.clone()))
+        } else {
+            match self.submit(ask, None) {
+                Ok((ticket, rows)) => {
+                    ticket.with_ride().await.map(|answer| (answer, rows)).map_err(InferError::from)
+                }
+                Err(error) => Err(error),
+            }
+        };
+        self.count(began, result.as_ref().ok().map(|((_, ride), rows)| (ride, *rows)));
+        result.map(|(answer, _)| answer)
+    }
+
+    /// Submits a request and gives its results as they come: one, or several where the model
+    /// streams. Dropping them withdraws the request.
+    pub fn infer_stream(self: &Arc<Self>, ask: Ask) -> Results {
+        let (early, results) = mpsc::channel(EARLY_RESULTS);
+        Results::new(Arc::clone(self), results, self.submit(ask, Some(early)))
+    }
+
+    /// Counts a request that began then, by how it travelled if it was good.
+    pub(crate) fn count(&self, began: Instant, good: Option<(&Ride, u64)>) {
         let took = nanos(began.elapsed());
         let count = |count: &AtomicU64, more: u64| {
             count.fetch_add(more, Ordering::Relaxed);
         };
-        if let Ok((_, ride, rows)) = &result {
+        if let Some((ride, rows)) = good {
             count(&self.counts.n_good, 1);
-            count(&self.counts.n_rows, *rows);
+            count(&self.counts.n_rows, rows);
             count(&self.counts.total_ns, took);
             count(&self.counts.wait_ns, nanos(ride.waited));
             count(&self.counts.compute_ns, nanos(ride.took));
@@ -303,7 +342,6 @@ impl Model {
             count(&self.counts.n_failed, 1);
             count(&self.counts.failed_ns, took);
         }
-        result.map(|(output, ride, _)| (output, ride))
     }
 
     /// What it did so far, in requests.
@@ -332,7 +370,12 @@ impl Model {
         self.batcher.close();
     }
 
-    async fn submit_and_wait(&self, ask: Ask) -> Result<(Output, Ride, u64), InferError> {
+    /// Submits a request, and says how many rows it has.
+    fn submit(
+        &self,
+        ask: Ask,
+        early: Option<EarlySender>,
+    ) -> Result<(Ticket<Output>, u64), InferError> {
         let rows = self.signature.rows_of(&ask.inputs)?;
         let length = self.length_of.map_or(0, |(input, axis)| ask.inputs[input].shape()[axis]);
         let length = u32::try_from(length).unwrap_or(u32::MAX);
@@ -347,9 +390,8 @@ impl Model {
             timeout: ask.timeout,
             stream: ask.stream,
         };
-        let ticket = self.batcher.try_submit(Item { inputs: ask.inputs }, &tag)?;
-        let (output, ride) = ticket.with_ride().await?;
-        Ok((output, ride, u64::from(rows)))
+        let ticket = self.batcher.try_submit(Item { inputs: ask.inputs, early }, &tag)?;
+        Ok((ticket, u64::from(rows)))
     }
 
     /// What must be equal for requests to share a call: parameters, and every extent that is free

@@ -133,3 +133,44 @@ async fn code_is_loaded_again_without_a_request_being_dropped() {
     let (status, answer) = ask(address, "/v1/models/numbers/infer", Some(&json!(1))).await;
     assert_eq!((status, &answer["version"]), (200, &json!(2)), "{answer}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_generator_streams_server_sent_events() {
+    let repository = tempfile::tempdir().unwrap();
+    let folder = repository.path().join("counts/1");
+    fs::create_dir_all(&folder).unwrap();
+    let class = "from paceline import Model, TensorSpec\n\
+         class Model(Model):\n\
+        \x20   inputs = {\"n\": TensorSpec(\"INT32\", [])}\n\
+        \x20   outputs = {\"count\": TensorSpec(\"INT32\", [])}\n\
+        \x20   def infer(self, batch):\n\
+        \x20       for count in range(int(batch[\"n\"].max())):\n\
+        \x20           yield [{\"count\": count} if count < n else None for n in batch[\"n\"]]\n\
+        \x20       if (batch[\"n\"] < 0).any(): raise ValueError(\"below zero\")\n";
+    fs::write(folder.join("model.py"), class).unwrap();
+    let settings = format!("[python]\ninterpreter = \"{}\"\n", python());
+    fs::write(repository.path().join("counts/model.toml"), settings).unwrap();
+    let address = start(repository.path(), &[]).await;
+    let events = async |body: &'static str| {
+        let url = format!("http://{address}/v1/models/counts/infer");
+        spawn_blocking(move || {
+            let mut response = ureq::post(url).send(body).unwrap();
+            assert_eq!(response.headers()["content-type"], "text/event-stream");
+            response.body_mut().read_to_string().unwrap()
+        })
+        .await
+        .unwrap()
+    };
+
+    let counted = "data: {\"count\":0}\n\ndata: {\"count\":1}\n\nevent: end\ndata: {}\n\n";
+    assert_eq!(events("{\"n\": 2}").await, counted);
+    let failed = events("-1").await;
+    assert!(failed.starts_with("event: error\n") && failed.contains("below zero"), "{failed}");
+    let (status, answer) = ask(
+        address,
+        "/v2/models/counts/infer",
+        Some(&json!({"inputs": [{"name": "n", "datatype": "INT32", "shape": [1], "data": [1]}]})),
+    )
+    .await;
+    assert_eq!(answer["code"], "unsupported", "{status} {answer}");
+}

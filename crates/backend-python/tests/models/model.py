@@ -171,3 +171,36 @@ class Boxed(Echo):
                 raise ItemError(f"{name}: {error}") from None
             raise ItemError(f"{name} was allowed")
         return batch["INPUT"]
+
+
+class Counts(Model):
+    """Streams: counts each row up to its number, and fails at 13."""
+
+    inputs = {"INPUT": TensorSpec("FP32", [1])}
+    outputs = {"OUTPUT": TensorSpec("FP32", [1])}
+
+    def infer(self, batch):
+        goals = batch["INPUT"][:, 0].copy()
+        for n in range(1, int(goals.max()) + 1):
+            if n == 13:
+                raise ValueError("thirteen")
+            yield [
+                None if goal < n else ItemError("seven") if n == 7 == goal else {"OUTPUT": [n]}
+                for goal in goals
+            ]
+
+
+class Endless(Counts):
+    """Streams for ever, and says in a file how far it came."""
+
+    def infer(self, batch):
+        n = 0
+        try:
+            while True:
+                n += 1
+                yield {"OUTPUT": np.full((batch.rows, 1), n, np.float32)}
+                if batch["INPUT"].max() == 0:
+                    return
+        finally:
+            with open(os.environ["ONCE"], "w") as file:
+                file.write("closed")

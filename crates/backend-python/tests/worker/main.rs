@@ -5,4 +5,5 @@ mod chaos;
 mod confinement;
 mod death;
 mod items;
+mod streams;
 mod support;

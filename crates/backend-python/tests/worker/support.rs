@@ -82,7 +82,7 @@ impl Served {
             .collect();
         let tag =
             Tag { rows: u32::try_from(rows).unwrap(), key: Key::of(&shapes), ..Tag::default() };
-        let ticket = self.model.submit(Item { inputs: inputs.into() }, &tag).await.unwrap();
+        let ticket = self.model.submit(Item::new(inputs.into()), &tag).await.unwrap();
         ticket.await
     }
 
@@ -96,12 +96,7 @@ impl Served {
 /// The error of the model's own that a failure stands for.
 pub(crate) fn cause(failure: Failure) -> BackendError {
     let Failure::Model(cause) = failure else { panic!("not the model's: {failure}") };
-    match cause.downcast_ref::<BackendError>().expect("a backend's error") {
-        BackendError::Failed(text) => BackendError::Failed(text.clone()),
-        BackendError::Crashed(text) => BackendError::Crashed(text.clone()),
-        BackendError::Unavailable(text) => BackendError::Unavailable(text.clone()),
-        BackendError::Load(text) => BackendError::Load(text.clone()),
-    }
+    cause.downcast_ref::<BackendError>().expect("a backend's error").clone()
 }
 
 /// Waits for something that another process or thread brings about.

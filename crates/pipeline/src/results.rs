@@ -1,0 +1,90 @@
+//! The results of one request, as they come.
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+use paceline_backend::Output;
+use paceline_batch::{Failure, Ride, Ticket};
+use tokio::{sync::mpsc::Receiver, time::Instant};
+
+use crate::{InferError, Model};
+
+type Answer = Result<(Output, Ride), Failure>;
+
+/// The results of one request, as they come. Dropping them withdraws the request.
+pub struct Results {
+    model: Arc<Model>,
+    began: Instant,
+    rows: u64,
+    early: Receiver<Output>,
+    /// The last word; gone once it was heard.
+    answer: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+    /// What is left to say after the early results.
+    last: Option<Result<Output, InferError>>,
+    ride: Option<Ride>,
+}
+
+impl Results {
+    pub(crate) fn new(
+        model: Arc<Model>,
+        early: Receiver<Output>,
+        submitted: Result<(Ticket<Output>, u64), InferError>,
+    ) -> Self {
+        let began = Instant::now();
+        match submitted {
+            Ok((ticket, rows)) => {
+                let answer = Some(Box::pin(ticket.with_ride()) as Pin<Box<_>>);
+                Self { model, began, rows, early, answer, last: None, ride: None }
+            }
+            Err(error) => {
+                model.count(began, None);
+                let last = Some(Err(error));
+                Self { model, began, rows: 0, early, answer: None, last, ride: None }
+            }
+        }
+    }
+
+    /// The next result; `None` after the last. An error is the last.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<Result<Output, InferError>> {
+        while let Some(answer) = &mut self.answer {
+            tokio::select! {
+                biased;
+                Some(output) = self.early.recv() => return Some(Ok(output)),
+                answer = answer => self.end(answer),
+            }
+        }
+        // ORDER: what came early was sent before the answer, and may not have been read yet.
+        match self.early.try_recv() {
+            Ok(output) => Some(Ok(output)),
+            Err(_) => self.last.take(),
+        }
+    }
+
+    /// How the request travelled, once its last result is known.
+    #[must_use]
+    pub const fn ride(&self) -> Option<&Ride> {
+        self.ride.as_ref()
+    }
+
+    fn end(&mut self, answer: Answer) {
+        self.answer = None;
+        self.last = match answer {
+            Ok((output, ride)) => {
+                self.ride = Some(ride);
+                // A model that streams has said everything before.
+                (!output.is_empty()).then_some(Ok(output))
+            }
+            Err(failure) => Some(Err(failure.into())),
+        };
+        self.model.count(self.began, self.ride.as_ref().map(|ride| (ride, self.rows)));
+    }
+}
+
+impl std::fmt::Debug for Results {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Results").field("model", &self.model).finish_non_exhaustive()
+    }
+}
