@@ -67,9 +67,8 @@ pub trait Backend: Send {
     fn run_stacked(
         &mut self,
         call: &StackedCall<'_>,
-        early: &mut Early<'_>,
+        _early: &mut Early<'_>,
     ) -> Result<Outputs, BackendError> {
-        let _ = early;
         let inputs: SmallVec<[Tensor; 4]> = call.inputs.iter().map(Stacked::to_tensor).collect();
         self.run(&Call { inputs: &inputs, rows: call.rows })
     }

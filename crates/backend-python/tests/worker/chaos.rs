@@ -68,7 +68,11 @@ async fn whatever_is_killed_whenever_every_request_has_one_outcome() {
         killed = read_pid(&pid_file).unwrap();
         Command::new("kill").args(["-9", &killed.to_string()]).status().unwrap();
     }
-    until("a last worker", || served.healths[0].trouble().is_none()).await;
+    until("a last worker", || {
+        read_pid(&pid_file).is_some_and(|pid| pid != killed)
+            && served.healths[0].trouble().is_none()
+    })
+    .await;
     stop.store(true, Ordering::Relaxed);
 
     for client in clients {

@@ -28,13 +28,13 @@ async fn all(
 async fn each_item_of_a_batch_gets_its_own_results_in_order() {
     let served = serve(&options("Counts"), 1);
     let mut streams = Vec::new();
-    for n in [3.0, 1.0, 5.0, 0.0] {
-        streams.push((n, stream(&served, n).await));
+    for n in [3_u16, 1, 5, 0] {
+        streams.push((n, stream(&served, f32::from(n)).await));
     }
 
     for (n, stream) in streams {
         let (numbers, end) = all(stream).await;
-        let expected: Vec<f32> = (1..=n as u32).map(|n| n as f32).collect();
+        let expected: Vec<f32> = (1..=n).map(f32::from).collect();
         assert_eq!(numbers, expected);
         assert_eq!(end.unwrap(), []);
     }
