@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc.aio
 import tritonclient.http.aio
-from tritonclient.utils import triton_to_np_dtype
+from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
 from conftest import PATIENCE_S, row
 
@@ -249,6 +249,26 @@ def test_the_asyncio_clients_are_served(request, protocol):
         return [answer.as_numpy("OUTPUT").item() for answer in answers]
 
     assert asyncio.run(asyncio.wait_for(ask(), PATIENCE_S)) == list(range(10))
+
+
+def test_numbers_that_json_does_not_have_pass_as_raw_bytes(door):
+    sent = np.array([[np.nan, np.inf, -np.inf, -0.0]], np.float32)
+
+    answer = door.identity(sent, "FP32").as_numpy("OUTPUT")
+
+    assert answer.tobytes() == sent.tobytes()
+
+
+@pytest.mark.triton_deviates("takes and writes NaN in what is then no JSON")
+def test_numbers_that_json_does_not_have_are_refused_as_json(http):
+    sent = row(float("nan"), 1.0)
+
+    with pytest.raises(InferenceServerException, match="malformed") as raised:
+        http.identity(sent, "FP32", binary=False)
+    assert raised.value.status() == "400"
+    with pytest.raises(InferenceServerException, match="OUTPUT.*binary") as raised:
+        http.identity(sent, "FP32", binary_out=False)
+    assert raised.value.status() == "500"
 
 
 def test_echo_gives_the_length_of_each_row(door):

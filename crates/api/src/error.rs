@@ -22,6 +22,12 @@ impl ApiError {
         Self { code, status: wire(code).0, message: message.into() }
     }
 
+    /// A request for a name that is not this server's.
+    pub(crate) fn misdirected(message: String) -> Self {
+        let status = StatusCode::MISDIRECTED_REQUEST;
+        Self { code: ErrorCode::Forbidden, status, message }
+    }
+
     /// A request that does not suit its model. Clients of many models look for the name.
     pub(crate) fn about(model: &Model, error: &OipError) -> Self {
         Self::new(error.code(), format!("model `{}`: {error}", model.facts().name))

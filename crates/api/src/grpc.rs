@@ -7,10 +7,14 @@
 mod deadline;
 mod health;
 mod infer;
+mod methods;
 mod service;
 mod stream;
 
-use axum::{Router, http};
+use std::sync::Arc;
+
+use axum::{Router, body::Body, http};
+use futures_util::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 use tonic::{codec::CompressionEncoding, service::Routes};
 use tonic_health::pb::{self as health_proto, health_server::HealthServer};
@@ -19,6 +23,7 @@ use tower::util::MapRequestLayer;
 use self::{health::Health, service::Door};
 use crate::{
     App,
+    gate::{Gate, Guard, Wire},
     oip::proto::{self, grpc_inference_service_server::GrpcInferenceServiceServer},
 };
 
@@ -30,16 +35,19 @@ const MAX_ANSWER: usize = i32::MAX as usize;
 #[error("the protocol's descriptors cannot be read")]
 pub struct DescriptorError(#[from] tonic_reflection::server::Error);
 
-/// Every service. `stop` ends streams that would otherwise stay open for as long as their client
+pub use self::methods::METHODS;
+
+/// Every service, behind `gate`. `stop` ends streams that would otherwise stay open for as long as their client
 /// likes: they take no more, answer what they took, and close.
 ///
 /// # Errors
 ///
 /// When the descriptors for reflection are damaged.
-pub fn router(app: App, stop: CancellationToken) -> Result<Router, DescriptorError> {
+pub fn router(app: App, gate: Gate, stop: CancellationToken) -> Result<Router, DescriptorError> {
     let max_message = app.max_body;
+    let guard = Guard::new(Arc::new(gate), Wire::Grpc, METHODS.iter().copied());
     let health = HealthServer::new(Health::new(app.clone(), stop.clone()));
-    let door = GrpcInferenceServiceServer::new(Door::new(app, stop))
+    let door = GrpcInferenceServiceServer::new(Door::new(app, stop.clone()))
         .max_decoding_message_size(max_message)
         .max_encoding_message_size(MAX_ANSWER)
         .accept_compressed(CompressionEncoding::Gzip)
@@ -55,7 +63,18 @@ pub fn router(app: App, stop: CancellationToken) -> Result<Router, DescriptorErr
         .add_service(health)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);
-    Ok(routes.into_axum_router().layer(MapRequestLayer::new(answer_as_asked)))
+    let prepare = move |request| until_stop(answer_as_asked(request), &stop);
+    Ok(routes.into_axum_router().layer((guard, MapRequestLayer::new(prepare))))
+}
+
+/// Ends the questions of a reflection stream when the server stops, and with them the stream. The
+/// other streams know themselves that it does.
+fn until_stop(request: http::Request<Body>, stop: &CancellationToken) -> http::Request<Body> {
+    if !request.uri().path().starts_with("/grpc.reflection.") {
+        return request;
+    }
+    let stopped = stop.clone().cancelled_owned();
+    request.map(|body| Body::from_stream(body.into_data_stream().take_until(stopped)))
 }
 
 /// Lets answers be compressed only where the question was, and in the same way. Clients say by

@@ -1,57 +1,97 @@
 //! The HTTP door: the Open Inference Protocol, and two plain endpoints for people.
 
 mod control;
+mod entrance;
 mod error;
 mod health;
 mod infer;
 mod metadata;
+mod openapi;
 mod plain;
 mod request_id;
 mod serve;
 mod value;
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    routing::{get, post},
+    routing::{MethodRouter, get, post},
 };
 
 use tower_http::{compression::CompressionLayer, decompression::RequestDecompressionLayer};
 
+use crate::{
+    access::{Needs, Role},
+    gate::{Gate, Guard, Wire, browser::CorsLayer},
+};
 pub use crate::{
     app::{App, Readiness},
     error::ApiError,
 };
-pub use serve::{ServeLimits, serve};
+pub use entrance::Entrance;
+pub use serve::{Listening, Places, ServeLimits, serve};
 
-/// Every route. Built apart from the listener, so that tests need no port.
-pub fn router(app: App) -> Router {
+/// A path, what it needs, and what answers there.
+type Route = (&'static str, Needs, MethodRouter<App>);
+
+const INFER: Needs = Needs::Role(Role::Infer);
+
+/// Every route. There is no other way for one to be served than to say here what it needs.
+#[rustfmt::skip]
+fn routes() -> Vec<Route> {
+    const ALL: Needs = Needs::Nothing;
+    const ADMIN: Needs = Needs::Role(Role::Admin);
+    vec![
+        ("/v2", INFER, get(metadata::server)),
+        ("/v2/health/live", ALL, get(health::live)),
+        ("/v2/health/ready", ALL, get(health::ready)),
+        ("/v2/models/stats", INFER, get(metadata::all_statistics)),
+        ("/v2/models/{model}", INFER, get(metadata::model)),
+        ("/v2/models/{model}/ready", ALL, get(health::model_ready)),
+        ("/v2/models/{model}/config", INFER, get(metadata::config)),
+        ("/v2/models/{model}/stats", INFER, get(metadata::statistics)),
+        ("/v2/models/{model}/infer", INFER, post(infer::infer)),
+        ("/v2/models/{model}/versions/{version}", INFER, get(metadata::model)),
+        ("/v2/models/{model}/versions/{version}/ready", ALL, get(health::model_ready)),
+        ("/v2/models/{model}/versions/{version}/config", INFER, get(metadata::config)),
+        ("/v2/models/{model}/versions/{version}/stats", INFER, get(metadata::statistics)),
+        ("/v2/models/{model}/versions/{version}/infer", INFER, post(infer::infer)),
+        ("/v2/repository/index", ADMIN, post(control::index)),
+        ("/v2/repository/models/{model}/load", ADMIN, post(control::load)),
+        ("/v2/repository/models/{model}/unload", ADMIN, post(control::unload)),
+        ("/v1/models/{model}/infer", INFER, post(plain::infer)),
+        ("/openapi.json", ALL, get(openapi::json)),
+        ("/docs", ALL, get(openapi::page)),
+    ]
+}
+
+/// The path of every route and what it needs.
+pub fn needs() -> impl Iterator<Item = (&'static str, Needs)> {
+    routes().into_iter().map(|(path, needs, _)| (path, needs))
+}
+
+/// Every route, behind `gate`, with a straight way for inference.
+pub fn entrance(app: App, gate: Gate) -> Entrance {
+    let gate = Arc::new(gate);
+    Entrance::new(router(app.clone(), Arc::clone(&gate)), app, gate)
+}
+
+/// Every route, behind `gate`. Built apart from the listener, so that tests need no port.
+pub fn router(app: App, gate: Arc<Gate>) -> Router {
     let max_body = app.max_body;
-    Router::new()
-        .route("/v2", get(metadata::server))
-        .route("/v2/health/live", get(health::live))
-        .route("/v2/health/ready", get(health::ready))
-        .route("/v2/models/stats", get(metadata::all_statistics))
-        .route("/v2/models/{model}", get(metadata::model))
-        .route("/v2/models/{model}/ready", get(health::model_ready))
-        .route("/v2/models/{model}/config", get(metadata::config))
-        .route("/v2/models/{model}/stats", get(metadata::statistics))
-        .route("/v2/models/{model}/infer", post(infer::infer))
-        .route("/v2/models/{model}/versions/{version}", get(metadata::model))
-        .route("/v2/models/{model}/versions/{version}/ready", get(health::model_ready))
-        .route("/v2/models/{model}/versions/{version}/config", get(metadata::config))
-        .route("/v2/models/{model}/versions/{version}/stats", get(metadata::statistics))
-        .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer))
-        .route("/v2/repository/index", post(metadata::repository_index))
-        .route("/v2/repository/models/{model}/load", post(control::load))
-        .route("/v2/repository/models/{model}/unload", post(control::unload))
-        .route("/v1/models/{model}/infer", post(plain::infer))
+    let guard = Guard::new(Arc::clone(&gate), Wire::Http, needs());
+    routes()
+        .into_iter()
+        .fold(Router::new(), |router, (path, _, answer)| router.route(path, answer))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
         // The limit is on what a body unpacks to, so a small bomb is no larger than a large body.
         .layer(DefaultBodyLimit::max(max_body))
         .layer(RequestDecompressionLayer::new())
         .layer(CompressionLayer::new())
-        .layer(axum::middleware::from_fn(request_id::layer))
+        // ORDER: refusals carry the request's id, and pages may read them.
+        .layer((CorsLayer(gate), axum::middleware::from_fn(request_id::layer), guard))
         .with_state(app)
 }

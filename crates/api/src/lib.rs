@@ -1,10 +1,13 @@
 //! The doors: every wire protocol that Paceline speaks, and nothing behind them.
 
+pub mod access;
 mod app;
 mod error;
+pub mod gate;
 pub mod grpc;
 pub mod http;
 pub mod oip;
+pub mod tls;
 
 pub use app::{App, Readiness};
 pub use error::ApiError;

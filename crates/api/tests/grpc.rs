@@ -240,6 +240,12 @@ async fn draining_answers_what_was_taken_and_ends_streams() {
     let mut whole = door.client().model_stream_infer(closed).await.unwrap().into_inner();
     let mut health = HealthClient::new(door.channel());
     let mut watched = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
+    let mut reflection = ServerReflectionClient::new(door.channel());
+    let list = MessageRequest::ListServices(String::new());
+    let list = ServerReflectionRequest { message_request: Some(list), ..Default::default() };
+    let asking = stream::iter([list]).chain(stream::pending());
+    let mut listed = reflection.server_reflection_info(asking).await.unwrap().into_inner();
+    assert!(listed.message().await.unwrap().is_some());
     eventually(|| door.model().batch_stats().accepted == 3).await;
 
     let drained = tokio::spawn(door.drain());
@@ -257,6 +263,7 @@ async fn draining_answers_what_was_taken_and_ends_streams() {
         seen.push(change.status());
     }
     assert_eq!(seen, [ServingStatus::Serving, ServingStatus::NotServing]);
+    assert!(listed.message().await.unwrap().is_none());
     drained.await.unwrap();
 }
 

@@ -48,7 +48,7 @@ pub(crate) enum LoadError {
     )]
     RtenType { side: Side, name: String, dtype: DType },
     #[error(
-        "ONNX Runtime is not installed: {searched}; run `pip install onnxruntime` (`onnxruntime-gpu` for CUDA) and name its Python environment in `library_dirs`, or name the library file in `library`"
+        "ONNX Runtime is not installed: {searched}; run `pip install onnxruntime` (`onnxruntime-gpu` for CUDA) into the Python that `python` names, or name its folder in `library_dirs`, or the library file in `library`"
     )]
     NoLibrary { searched: String },
     #[error("ONNX Runtime cannot be loaded: {cause}")]
@@ -59,9 +59,13 @@ pub(crate) enum LoadError {
     )]
     OtherLibrary { loaded: PathBuf, wanted: PathBuf },
     #[error(
-        "`cuda_device` needs ONNX Runtime; set `engine = \"onnxruntime\"` or leave it \"auto\""
+        "a CUDA `device` needs ONNX Runtime; set `engine = \"onnxruntime\"` or leave it \"auto\""
     )]
     CudaOnRten,
+    #[error(
+        "CUDA device {device} cannot be had: {cause}; install `onnxruntime-gpu` and the CUDA libraries that it names, or set `device = \"cpu\"`"
+    )]
+    NoCuda { device: u32, cause: String },
     #[error("rten cannot run it ({rten}), and neither can ONNX Runtime ({onnx_runtime})")]
     Neither { rten: Box<LoadError>, onnx_runtime: Box<LoadError> },
 }

@@ -1,8 +1,9 @@
-//! Where ONNX Runtime is. Looks at folders only; loads nothing.
+//! Where ONNX Runtime is: in folders, or where a Python has it. Loads nothing.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use crate::{error::LoadError, options::OnnxOptions};
@@ -16,16 +17,30 @@ pub(crate) fn find(options: &OnnxOptions) -> Result<PathBuf, LoadError> {
             Err(LoadError::NoLibrary { searched: format!("there is no {}", file.display()) })
         };
     }
-    options.library_dirs.iter().find_map(|dir| search(dir)).ok_or_else(|| {
-        let dirs: Vec<_> =
+    let found = options.library_dirs.iter().find_map(|dir| search(dir));
+    found.or_else(|| search(&package_of(options.python.as_deref()?)?)).ok_or_else(|| {
+        let mut places: Vec<_> =
             options.library_dirs.iter().map(|dir| dir.display().to_string()).collect();
-        let searched = if dirs.is_empty() {
+        places.extend(options.python.iter().map(|python| format!("what {} has", python.display())));
+        let searched = if places.is_empty() {
             "no folder was given to look in".to_owned()
         } else {
-            format!("it is not in {}", dirs.join(", "))
+            format!("it is not in {}", places.join(", "))
         };
         LoadError::NoLibrary { searched }
     })
+}
+
+/// Where a Python has the package `onnxruntime`, without importing it.
+fn package_of(python: &Path) -> Option<PathBuf> {
+    // Nothing in the working folder, which is the empty path, may pass for the package.
+    const ASK: &str = "import sys, importlib.util as u; sys.path = [p for p in sys.path if p]; \
+                       s = u.find_spec('onnxruntime'); \
+                       print(s.submodule_search_locations[0] if s else '')";
+    let asked = Command::new(python).args(["-c", ASK]).stdin(Stdio::null()).output().ok()?;
+    let folder = String::from_utf8(asked.stdout).ok()?;
+    let folder = Path::new(folder.trim());
+    asked.status.success().then(|| folder.join("capi")).filter(|capi| capi.is_dir())
 }
 
 /// The library in a folder that holds it, in a `site-packages` folder or in a Python environment.
@@ -110,6 +125,31 @@ mod tests {
         assert_eq!(found(&root), Some(file.into()));
         assert!(search(&root.path().join("lib/python3.11/site-packages")).is_some());
         assert_eq!(found(&with(&["lib/python3.11/site-packages/numpy/x.so"])), None);
+    }
+
+    #[test]
+    fn a_python_is_asked_where_its_package_is() {
+        let root =
+            with(&["site/onnxruntime/__init__.py", "site/onnxruntime/capi/libonnxruntime.so.1"]);
+        let ask = |python: &str| {
+            let options = OnnxOptions { python: Some(python.into()), ..OnnxOptions::new("m") };
+            find(&options).map_err(|error| error.to_string())
+        };
+        // Stands for an interpreter whose packages are in `site`.
+        let python = root.path().join("python");
+        let site = root.path().join("site");
+        fs::write(&python, format!("#!/bin/sh\necho {}/onnxruntime\n", site.display())).unwrap();
+        make_executable(&python);
+
+        let found = ask(python.to_str().unwrap()).unwrap();
+        assert_eq!(found, site.join("onnxruntime/capi/libonnxruntime.so.1"));
+        let missing = ask("/no/such/python").unwrap_err();
+        assert!(missing.contains("it is not in what /no/such/python has"), "{missing}");
+    }
+
+    fn make_executable(file: &Path) {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct OnnxOptions {
     /// Where to look for ONNX Runtime, in order: folders that hold the library, Python
     /// environments or `site-packages` folders with the package `onnxruntime`.
     pub library_dirs: Vec<PathBuf>,
+    /// The Python that is asked where its package `onnxruntime` is, when it is nowhere else.
+    pub python: Option<PathBuf>,
 }
 
 impl OnnxOptions {
@@ -50,6 +52,7 @@ impl OnnxOptions {
             shapes: Vec::new(),
             library: None,
             library_dirs: Vec::new(),
+            python: None,
         }
     }
 }

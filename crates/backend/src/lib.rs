@@ -4,6 +4,8 @@
 //! are already stacked over the rows of a batch and gives tensors stacked the same way. Who
 //! stacks, pads, keeps lane state and splits the answers is the executor, once for all backends.
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod early;
 mod error;
 mod executor;
@@ -17,7 +19,7 @@ pub use error::BackendError;
 pub use executor::{Instance, Item, Output, Rebuild, WarmUp, run_on_thread};
 pub use health::Health;
 pub use simulated::Simulated;
-pub use stack::{Piece, Ragged, StackError, Stacked};
+pub use stack::{Piece, Ragged, StackError, Stacked, join_rows, split_rows};
 
 use paceline_types::{Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;

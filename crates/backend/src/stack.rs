@@ -221,6 +221,29 @@ pub(crate) fn split(
     Ok(parts)
 }
 
+/// Splits a tensor along its first axis into parts of so many rows.
+///
+/// # Errors
+///
+/// When the parts do not add up to its rows.
+pub fn split_rows(tensor: &Tensor, parts: &[usize]) -> Result<Vec<Tensor>, StackError> {
+    split(0, tensor, parts, parts.iter().sum())
+}
+
+/// Joins tensors along their first axis, the inverse of [`split_rows`].
+///
+/// # Errors
+///
+/// When there are none, or their shapes differ in anything but rows.
+pub fn join_rows(parts: &[&Tensor]) -> Result<Tensor, StackError> {
+    let rows = |part: &&Tensor| part.shape().first().copied();
+    let total = parts.iter().map(rows).sum::<Option<usize>>();
+    match total.filter(|_| !parts.is_empty()) {
+        Some(total) => Ok(stack(parts, total, None)?.to_tensor()),
+        None => Err(StackError::Shapes(Vec::new(), Vec::new())),
+    }
+}
+
 /// How many bytes the first `n` length-prefixed strings take.
 fn strings_length(data: &[u8], n: usize) -> usize {
     let mut at = 0;

@@ -6,6 +6,12 @@
 //! time up to which one could wait, what is the chance that someone joins, and how long would
 //! everybody present have waited for that.
 //!
+//! An answer often brings the next request: whoever waits for each answer is back within a moment
+//! of it. So there are two distributions: of the gaps between items, and of those from the landing of
+//! a batch to the first item after it. The one that the latest event began is asked. Without the second,
+//! clients that fell into two groups would alternate for ever, each group leaving without the other although
+//! the other is about to be back.
+//!
 //! The table has a fixed number of places. Keys that share a place push each other out, which
 //! costs a little foresight and never memory.
 
@@ -22,6 +28,14 @@ pub(crate) struct Gaps {
 #[derive(Debug, Clone)]
 struct Place {
     owner: u64,
+    arrived: Since,
+    landed: Since,
+}
+
+/// When something happened last, and how long it was then until the next item came.
+#[derive(Debug, Clone)]
+struct Since {
+    /// `NEVER` where the next item is not preceded by it.
     last: Moment,
     bins: [Bin; BINS],
     /// The weight of all bins.
@@ -39,8 +53,80 @@ struct Bin {
 }
 
 impl Place {
-    fn new(owner: u64, last: Moment) -> Self {
-        Self { owner, last, bins: [Bin::default(); BINS], total: 0.0, unit: 1.0 }
+    fn new(owner: u64) -> Self {
+        Self { owner, arrived: Since::never(), landed: Since::never() }
+    }
+}
+
+impl Since {
+    fn never() -> Self {
+        Self { last: Moment::NEVER, bins: [Bin::default(); BINS], total: 0.0, unit: 1.0 }
+    }
+
+    /// Notes that an item came now.
+    fn learn(&mut self, now: Moment) {
+        if self.last == Moment::NEVER {
+            return;
+        }
+        let gap = nanos(now.since(self.last));
+        let bin = &mut self.bins[bin(gap)];
+        bin.weight += self.unit;
+        bin.nanos += self.unit * as_f32(gap);
+        self.total += self.unit;
+        self.unit *= 1.0 + 1.0 / MEMORY;
+        if 1e15 < self.unit {
+            let scale = 1.0 / self.unit;
+            for bin in &mut self.bins {
+                bin.weight *= scale;
+                bin.nanos *= scale;
+            }
+            self.total *= scale;
+            self.unit = 1.0;
+        }
+    }
+
+    /// Whether enough was seen to foretell anything.
+    fn knows(&self) -> bool {
+        // `total / unit` is the number of samples that still count.
+        MIN_SAMPLES * self.unit <= self.total
+    }
+
+    fn worth_waiting_until(&self, ask: &Ask, now: Moment) -> Option<Moment> {
+        let &Ask { n_waiting, saving, resolution, .. } = ask;
+        if !self.knows() {
+            return None;
+        }
+        let so_far = as_f32(nanos(now.since(self.last)));
+        let first = bin(nanos(now.since(self.last)));
+
+        // Of the gaps as long as this one already is; the bin it is in counts in part.
+        let (from, to) = (lower(first), upper(first));
+        let partly = self.bins[first].weight * ((to - so_far) / (to - from)).clamp(0.0, 1.0);
+        let still = partly + self.bins[first + 1..].iter().map(|bin| bin.weight).sum::<f32>();
+        if still <= self.total * 1e-3 {
+            return None;
+        }
+
+        let (mut best, mut best_net) = (None, 0.0);
+        let (mut joined, mut waited) = (0.0, 0.0);
+        for at in first..BINS {
+            let bin = self.bins[at];
+            let chance = if at == first { partly } else { bin.weight } / still;
+            if chance == 0.0 {
+                continue;
+            }
+            let until = upper(at);
+            let typical = (bin.nanos / bin.weight).clamp(so_far, until) - so_far;
+            joined += chance;
+            waited += chance * typical;
+            // If nobody joins, everybody waits until the timer fires, and that is not at once.
+            let until = until.max(so_far + resolution);
+            let net = saving * joined - n_waiting * (waited + (1.0 - joined) * (until - so_far));
+            if best_net < net {
+                (best, best_net) = (Some(until), net);
+            }
+        }
+        best.map(|until| self.last.after(Duration::from_nanos(as_u64(until))))
     }
 }
 
@@ -66,83 +152,48 @@ const MIN_SAMPLES: f32 = 4.0;
 
 impl Gaps {
     pub(crate) fn new() -> Self {
-        Self { places: vec![Place::new(0, Moment::NEVER); PLACES].into() }
+        Self { places: vec![Place::new(0); PLACES].into() }
     }
 
     /// Notes that an item of this owner came.
     pub(crate) fn arrived(&mut self, owner: u64, now: Moment) {
         let place = &mut self.places[index(owner)];
-        if place.owner != owner || place.last == Moment::NEVER {
-            *place = Place::new(owner, now);
-            return;
+        if place.owner != owner {
+            *place = Place::new(owner);
         }
-        let gap = nanos(now.since(place.last));
-        let bin = &mut place.bins[bin(gap)];
-        bin.weight += place.unit;
-        bin.nanos += place.unit * as_f32(gap);
-        place.total += place.unit;
-        place.unit *= 1.0 + 1.0 / MEMORY;
-        place.last = now;
-        if 1e15 < place.unit {
-            let scale = 1.0 / place.unit;
-            for bin in &mut place.bins {
-                bin.weight *= scale;
-                bin.nanos *= scale;
-            }
-            place.total *= scale;
-            place.unit = 1.0;
+        place.arrived.learn(now);
+        place.landed.learn(now);
+        place.arrived.last = now;
+        place.landed.last = Moment::NEVER;
+    }
+
+    /// Notes that a batch of this owner was answered.
+    pub(crate) fn landed(&mut self, owner: u64, now: Moment) {
+        let place = &mut self.places[index(owner)];
+        if place.owner == owner {
+            place.landed.last = now;
         }
     }
 
     /// Until when those who ask should wait for one more; `None` where going at once is better.
     pub(crate) fn worth_waiting_until(&self, ask: &Ask, now: Moment) -> Option<Moment> {
-        let &Ask { owner, n_waiting, saving, resolution } = ask;
-        let place = &self.places[index(owner)];
-        // `total / unit` is the number of samples that still count.
-        if place.owner != owner || place.total < MIN_SAMPLES * place.unit {
+        let place = &self.places[index(ask.owner)];
+        if place.owner != ask.owner {
             return None;
         }
-        let so_far = as_f32(nanos(now.since(place.last)));
-        let first = bin(nanos(now.since(place.last)));
-
-        // Of the gaps as long as this one already is; the bin it is in counts in part.
-        let (from, to) = (lower(first), upper(first));
-        let partly = place.bins[first].weight * ((to - so_far) / (to - from)).clamp(0.0, 1.0);
-        let still = partly + place.bins[first + 1..].iter().map(|bin| bin.weight).sum::<f32>();
-        if still <= place.total * 1e-3 {
-            return None;
-        }
-
-        let (mut best, mut best_net) = (None, 0.0);
-        let (mut joined, mut waited) = (0.0, 0.0);
-        for at in first..BINS {
-            let bin = place.bins[at];
-            let chance = if at == first { partly } else { bin.weight } / still;
-            if chance == 0.0 {
-                continue;
-            }
-            let until = upper(at);
-            let typical = (bin.nanos / bin.weight).clamp(so_far, until) - so_far;
-            joined += chance;
-            waited += chance * typical;
-            // If nobody joins, everybody waits until the timer fires, and that is not at once.
-            let until = until.max(so_far + resolution);
-            let net = saving * joined - n_waiting * (waited + (1.0 - joined) * (until - so_far));
-            if best_net < net {
-                (best, best_net) = (Some(until), net);
-            }
-        }
-        best.map(|until| place.last.after(Duration::from_nanos(as_u64(until))))
+        let has_landed = place.landed.last != Moment::NEVER;
+        let since = if has_landed { &place.landed } else { &place.arrived };
+        since.worth_waiting_until(ask, now)
     }
 
     /// The usual gap between items of this owner, for those who want to look.
     pub(crate) fn median(&self, owner: u64) -> Option<Duration> {
         let place = &self.places[index(owner)];
-        if place.owner != owner || place.total < MIN_SAMPLES * place.unit {
+        if place.owner != owner || !place.arrived.knows() {
             return None;
         }
-        let mut left = place.total / 2.0;
-        let at = place.bins.iter().position(|bin| {
+        let mut left = place.arrived.total / 2.0;
+        let at = place.arrived.bins.iter().position(|bin| {
             left -= bin.weight;
             left <= 0.0
         });
@@ -256,6 +307,27 @@ mod tests {
         assert!(held <= Duration::from_micros(200), "{held:?}");
         let later = now.after(Duration::from_micros(400));
         assert_eq!(wait(&gaps, later, 8.0, 47.0), None, "this burst is over");
+    }
+
+    #[test]
+    fn those_who_were_just_answered_are_waited_for() {
+        // Two groups of eight take turns: 70 ms a call, and each is back 300 µs after its answer.
+        let mut gaps = Gaps::new();
+        let mut now = Moment::START;
+        for _ in 0..20 {
+            now = now.after(Duration::from_millis(70));
+            gaps.landed(7, now);
+            now = now.after(Duration::from_micros(210));
+            for _ in 0..8 {
+                now = now.after(Duration::from_micros(90));
+                gaps.arrived(7, now);
+            }
+        }
+        now = now.after(Duration::from_millis(30));
+        assert_eq!(wait(&gaps, now, 8.0, 47.0), None, "nobody comes in the middle of a call");
+        gaps.landed(7, now);
+        let held = wait(&gaps, now, 8.0, 47.0).unwrap();
+        assert!((300..500).contains(&held.as_micros()), "{held:?}");
     }
 
     #[test]

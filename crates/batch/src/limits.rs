@@ -42,6 +42,14 @@ impl Limits {
         self.max_items
     }
 
+    /// Most rows of this length that one batch may hold.
+    #[must_use]
+    pub fn max_rows(&self, length: u32) -> usize {
+        let padded = self.buckets.edge(self.buckets.bucket(length)).unwrap_or(length).max(length);
+        let affordable = self.max_cost / u64::from(padded.max(1));
+        self.max_items.min(usize::try_from(affordable).unwrap_or(usize::MAX))
+    }
+
     /// Longest an item waits for company while a device is free.
     #[must_use]
     pub const fn max_wait(&self) -> Duration {

@@ -71,8 +71,8 @@ pub(crate) struct View<'a> {
     pub(crate) oldest: Moment,
     /// The earliest deadline, or `NEVER`.
     pub(crate) soonest: Moment,
-    /// Whether it was held before.
-    pub(crate) was_held: bool,
+    /// Since when it is held while a device is free.
+    pub(crate) held_since: Option<Moment>,
     pub(crate) is_closing: bool,
     /// Nanoseconds by which a hold may last longer than asked for.
     pub(crate) resolution: f32,
@@ -86,9 +86,8 @@ pub(crate) fn verdict(view: &View<'_>, now: Moment) -> Verdict {
     if view.is_closing {
         return Verdict::Fire(FireReason::Drain);
     }
-    let wait_ends = view.oldest.after(view.limits.max_wait);
     match view.limits.policy {
-        Policy::Adaptive => adaptive(view, wait_ends, now),
+        Policy::Adaptive => adaptive(view, now),
         Policy::Fixed { fast_path_wait, early_rows } => {
             if early_rows <= view.rows {
                 return Verdict::Fire(FireReason::Early);
@@ -96,7 +95,7 @@ pub(crate) fn verdict(view: &View<'_>, now: Moment) -> Verdict {
             let (until, reason) = if view.n_items == 1 {
                 (view.oldest.after(fast_path_wait), FireReason::FastPath)
             } else {
-                (wait_ends, FireReason::WaitOver)
+                (view.oldest.after(view.limits.max_wait), FireReason::WaitOver)
             };
             if until <= now { Verdict::Fire(reason) } else { Verdict::Hold(until) }
         }
@@ -106,13 +105,13 @@ pub(crate) fn verdict(view: &View<'_>, now: Moment) -> Verdict {
 /// Nanoseconds. Holding a batch costs a timer and a wake-up; saving less than that saves nothing.
 const WORTH_A_TIMER: f32 = 50_000.0;
 
-fn adaptive(view: &View<'_>, wait_ends: Moment, now: Moment) -> Verdict {
+fn adaptive(view: &View<'_>, now: Moment) -> Verdict {
     // Not held: with one item, nothing to gain was nothing to lose; with more, they came together
     // while devices were busy.
     let unheld = if view.n_items == 1 { FireReason::FastPath } else { FireReason::Early };
     let Some(curve) = view.curve else { return Verdict::Fire(unheld) };
 
-    let reason = if view.was_held { FireReason::WaitOver } else { unheld };
+    let reason = if view.held_since.is_some() { FireReason::WaitOver } else { unheld };
     // Merging saves at most the call that one more item would have had to itself.
     if curve.shortest() < WORTH_A_TIMER {
         return Verdict::Fire(reason);
@@ -124,6 +123,8 @@ fn adaptive(view: &View<'_>, wait_ends: Moment, now: Moment) -> Verdict {
     let Some(pays_until) = view.gaps.worth_waiting_until(&ask, now) else {
         return Verdict::Fire(reason);
     };
+    // What they waited for a device does not count: then nothing was held back.
+    let wait_ends = view.held_since.unwrap_or(now).after(view.limits.max_wait);
     if wait_ends <= now {
         return Verdict::Fire(reason);
     }

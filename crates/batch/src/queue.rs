@@ -32,8 +32,8 @@ pub(crate) struct Queue {
     pub(crate) noted_expiry: Moment,
     /// Whether it is on the scheduler's list of empty queues.
     pub(crate) is_idle: bool,
-    /// Whether its batch was held for company since the last one left.
-    pub(crate) was_held: bool,
+    /// Since when its batch is held for company, if it is.
+    pub(crate) held_since: Option<Moment>,
     fair: Fair<ItemId>,
     /// Streams with items here. Each has its first item among the contenders.
     streams: FxHashMap<u64, VecDeque<ItemId>>,
@@ -65,7 +65,7 @@ impl Queue {
             post: Post::Off,
             noted_expiry: Moment::NEVER,
             is_idle: false,
-            was_held: false,
+            held_since: None,
             fair: Fair::new(),
             streams: FxHashMap::default(),
             deadlines: Sorted::new(),

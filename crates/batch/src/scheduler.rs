@@ -56,6 +56,8 @@ pub struct Scheduler<P, S = ()> {
 /// A batch that is being worked on, as the scheduler remembers it.
 #[derive(Debug)]
 struct Flight {
+    /// Whose landing will be noted.
+    owner: u64,
     bucket: usize,
     padded_rows: usize,
     /// When it should be done.
@@ -331,7 +333,8 @@ impl<P, S> Scheduler<P, S> {
         lanes: impl IntoIterator<Item = (usize, S)>,
         now: Moment,
     ) {
-        let Flight { bucket, padded_rows, .. } = self.flights.remove(flight.0);
+        let Flight { owner, bucket, padded_rows, .. } = self.flights.remove(flight.0);
+        self.gaps.landed(owner, now);
         if let Some(took) = took {
             let ratio = self.latency.learn(bucket, padded_rows, took);
             self.stats.executed(took, ratio);
@@ -563,7 +566,7 @@ impl<P, S> Scheduler<P, S> {
                 is_full: self.limits.max_items <= entry.rows || self.limits.max_cost <= entry.cost,
                 oldest: entry.oldest(&self.slots).unwrap_or(now),
                 soonest: entry.soonest(),
-                was_held: entry.was_held,
+                held_since: entry.held_since,
                 is_closing: self.is_closed,
                 resolution: self.resolution,
             };
@@ -572,7 +575,7 @@ impl<P, S> Scheduler<P, S> {
                 Verdict::Hold(until) => {
                     self.take_off(queue);
                     let entry = &mut self.queues[queue];
-                    entry.was_held = true;
+                    entry.held_since.get_or_insert(now);
                     entry.post = Post::Held(until);
                     self.held.insert((until, queue));
                 }
@@ -619,9 +622,11 @@ impl<P, S> Scheduler<P, S> {
             self.settle(queue);
             return None;
         }
+        let owner = self.queues[queue].owner();
         let facts = self.depart(queue, fired, rows, padded_length);
         self.stats.fired(&facts, boarded.iter().map(|item| item.waited), lengths);
         let flight = self.flights.insert(Flight {
+            owner,
             bucket: facts.bucket,
             padded_rows: facts.padded_rows,
             lands: facts.predicted.map_or(Moment::START, |predicted| now.after(predicted)),
@@ -701,7 +706,7 @@ impl<P, S> Scheduler<P, S> {
             self.latency.curve(bucket).map(|curve| to_duration(curve.mean(padded_rows)));
         let charge = crate::moment::nanos(predicted.unwrap_or(Duration::from_millis(1)));
         let entry = &mut self.queues[queue];
-        entry.was_held = false;
+        entry.held_since = None;
         let start = entry.standing.start.max(self.due.virtual_time());
         self.due.serve(Standing { start, urgency: 0 });
         self.queues[queue].standing.start = start.saturating_add(charge);
@@ -757,8 +762,9 @@ impl<P, S> Scheduler<P, S> {
 
     /// After items left: puts the queue where it now belongs, or forgets it.
     fn settle(&mut self, queue: usize) {
-        let entry = &self.queues[queue];
+        let entry = &mut self.queues[queue];
         if entry.n_items == 0 {
+            entry.held_since = None;
             self.take_off(queue);
             self.note_expiry(queue);
             self.retire(queue);

@@ -1,10 +1,10 @@
 //! Why a request has no result.
 
-use paceline_backend::BackendError;
+use paceline_backend::{BackendError, StackError};
 use paceline_batch::{Failure, Refused};
 use paceline_types::{ErrorCode, MismatchError};
 
-use crate::adapt::AdaptError;
+use crate::{SequenceError, adapt::AdaptError};
 
 /// Why a request has no result.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,20 @@ pub enum InferError {
     /// The body does not suit the model's adapter.
     #[error(transparent)]
     Adapt(#[from] AdaptError),
+    /// It has more rows than are taken at once.
+    #[error("the request has {rows} rows; at most {max} are taken at once, so send it in pieces")]
+    TooManyRows {
+        /// As given.
+        rows: usize,
+        /// As many parts as may be, each as large as may be.
+        max: usize,
+    },
+    /// It does not fit into its sequence, or into any.
+    #[error(transparent)]
+    Sequence(#[from] SequenceError),
+    /// Its parts' results do not fit together.
+    #[error("the results of the request's parts cannot be joined: {0}")]
+    Join(#[from] StackError),
     /// It was not taken in.
     #[error(transparent)]
     Refused(#[from] Refused),
@@ -46,7 +60,9 @@ impl InferError {
         match self {
             Self::UnknownModel(_) | Self::UnknownVersion { .. } => ErrorCode::NotFound,
             Self::Streams(_) => ErrorCode::Unsupported,
-            Self::Mismatch(_) => ErrorCode::InvalidInput,
+            Self::Mismatch(_) | Self::TooManyRows { .. } => ErrorCode::InvalidInput,
+            Self::Sequence(error) => error.code(),
+            Self::Join(_) => ErrorCode::ModelFailed,
             Self::Adapt(error) => error.code(),
             Self::Refused(refused) => refused.code(),
             Self::Failed(Failure::Model(cause)) => cause

@@ -4,16 +4,30 @@
 //! one way in, whatever the wire.
 
 pub mod adapt;
+mod blueprint;
 mod control;
+mod counts;
 mod error;
 mod model;
 mod models;
+mod parts;
 mod results;
+mod ride;
+mod sequences;
+mod submitted;
+mod vad;
+mod versions;
 
+pub use blueprint::{Blueprint, Build, Clock, FindRagged, Mode, OpenError};
 pub use control::{Answer, Control, ControlError, Known};
+pub use counts::ModelStats;
 pub use error::InferError;
-pub use model::{
-    Ask, Blueprint, Build, Clock, FindRagged, Mode, Model, ModelFacts, ModelStats, OpenError,
-};
+pub use model::{Ask, Model, ModelFacts};
 pub use models::{ModelName, Models, NameError};
 pub use results::Results;
+pub use ride::Ride;
+pub use sequences::{Sequence, SequenceError, SequenceId, SequenceLimits};
+pub use vad::{
+    Probabilities, VoiceDetector, VoiceError, VoiceSettings, VoiceStartError, VoiceStream,
+};
+pub use versions::{NoSuchVersion, VersionPolicy};

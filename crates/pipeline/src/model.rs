@@ -9,91 +9,25 @@ use std::{
 };
 
 use paceline_backend::{
-    Backend, BackendError, EarlySender, Health, Instance, Item, Output, Ragged, WarmUp,
-    run_on_thread,
+    EarlySender, Health, Instance, Item, Output, Ragged, WarmUp, run_on_thread,
 };
-use paceline_batch::{
-    Batcher, Key, Limits, Priority, Ride, Runner, Settings, SettingsError, Stats, Tag, Ticket,
-    Timekeeper,
-};
+use paceline_batch::{Batcher, Key, Limits, Priority, Runner, Settings, Stats, Tag};
 use paceline_types::{Dim, Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::sync::mpsc;
 
-use crate::{InferError, Results, adapt::Adapter};
+use crate::{
+    Blueprint, Clock, InferError, Mode, ModelStats, OpenError, Results, Ride, Sequence,
+    SequenceError, VersionPolicy,
+    adapt::Adapter,
+    counts::Counts,
+    parts::{self, MAX_PARTS},
+    sequences::Sequences,
+    submitted::Submitted,
+};
 
 /// Most results of one request that wait to be read; a client that is further behind loses the rest.
 const EARLY_RESULTS: usize = 64;
-
-/// How a model's items reach its instances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// In batches.
-    #[default]
-    Batch,
-    /// One by one, without waiting, over several instances: for models that do not batch.
-    Pool,
-    /// One by one on an instance of its own, never dropped: for calls that must not queue behind
-    /// a stream.
-    Direct,
-}
-
-/// Makes an instance; called once for each, and again after a panic.
-pub type Build = Arc<dyn Fn(usize) -> Result<Box<dyn Backend>, BackendError> + Send + Sync>;
-
-/// Finds the padded axes in a signature, or says what is wrong with how they were named.
-pub type FindRagged = Box<dyn FnOnce(&Signature) -> Result<Ragged, String> + Send>;
-
-/// What enforces a model's deadlines; it must be run.
-pub type Clock = Timekeeper<Item, Output, Vec<Tensor>>;
-
-/// What is needed to serve a model.
-pub struct Blueprint {
-    /// Its name.
-    pub name: String,
-    /// Its version.
-    pub version: u64,
-    /// What runs it, as the protocol's `platform` says it.
-    pub platform: String,
-    /// How items reach its instances.
-    pub mode: Mode,
-    /// The batcher's settings.
-    pub batch: Settings,
-    /// How many instances it has.
-    pub instances: usize,
-    /// Makes an instance.
-    pub build: Build,
-    /// Names of the padded axes, once the signature is known.
-    pub ragged: FindRagged,
-    /// What free extents are taken as when it is warmed up.
-    pub warm_up_length: usize,
-    /// Plain bytes in, plain JSON out.
-    pub adapter: Option<Box<dyn Adapter>>,
-}
-
-impl std::fmt::Debug for Blueprint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Blueprint").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// Why a model cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The model itself.
-    #[error(transparent)]
-    Backend(#[from] BackendError),
-    /// Its batch settings.
-    #[error("batch.{0}")]
-    Settings(#[from] SettingsError),
-    /// Its padded axes.
-    #[error("padding: {0}")]
-    Ragged(String),
-    /// The system.
-    #[error("no thread for an instance")]
-    Thread(#[from] std::io::Error),
-}
 
 /// One version of a model, served. Dropping the last reference closes it; what it accepted is
 /// answered all the same.
@@ -111,7 +45,11 @@ pub struct Model {
     n_alive: Arc<AtomicUsize>,
     /// Of each instance.
     healths: Vec<Health>,
-    counts: Counts,
+    counts: Arc<Counts>,
+    /// For stateful models.
+    sequences: Option<Sequences>,
+    /// Whose parts those of the next request are that is split.
+    next_split: AtomicU64,
 }
 
 /// What is fixed about a served model.
@@ -121,6 +59,8 @@ pub struct ModelFacts {
     pub name: String,
     /// Its version.
     pub version: u64,
+    /// Which of its versions are served.
+    pub version_policy: VersionPolicy,
     /// What runs it.
     pub platform: String,
     /// How items reach its instances.
@@ -148,36 +88,8 @@ pub struct Ask {
     pub timeout: Option<Duration>,
     /// Whose request it is, for fairness.
     pub stream: Option<u64>,
-}
-
-/// What a model did so far, counted in requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ModelStats {
-    /// Requests with a result.
-    pub n_good: u64,
-    /// Requests without.
-    pub n_failed: u64,
-    /// Rows of the good ones.
-    pub n_rows: u64,
-    /// Nanoseconds from request to result, over all good ones.
-    pub total_ns: u64,
-    /// Of these, waiting.
-    pub wait_ns: u64,
-    /// Of these, in the model.
-    pub compute_ns: u64,
-    /// Nanoseconds from request to failure, over all failed ones.
-    pub failed_ns: u64,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    n_good: AtomicU64,
-    n_failed: AtomicU64,
-    n_rows: AtomicU64,
-    total_ns: AtomicU64,
-    wait_ns: AtomicU64,
-    compute_ns: AtomicU64,
-    failed_ns: AtomicU64,
+    /// The sequence that it belongs to; needed where the model is stateful.
+    pub sequence: Option<Sequence>,
 }
 
 impl Model {
@@ -188,8 +100,17 @@ impl Model {
     ///
     /// When any part of it is not right; nothing is left behind then.
     pub fn open(blueprint: Blueprint) -> Result<(Arc<Self>, Clock), OpenError> {
-        let Blueprint { name, version, platform, mode, mut batch, instances, build, .. } =
-            blueprint;
+        let Blueprint {
+            name,
+            version,
+            version_policy,
+            platform,
+            mode,
+            mut batch,
+            instances,
+            build,
+            ..
+        } = blueprint;
         let first = build(0)?;
         let full = first.signature().clone();
         let streams = first.streams();
@@ -217,6 +138,8 @@ impl Model {
             ready.push(instance);
         }
         let warm_up = warm_up.unwrap_or(WarmUp { times: Vec::new(), batch_difference: None });
+        let state = ready.first().map(Instance::initial_state).unwrap_or_default();
+        let sequences = (!state.is_empty()).then(|| Sequences::new(blueprint.sequences, state));
         let (batcher, timekeeper) = Batcher::pair(limits.clone());
         let length = u32::try_from(blueprint.warm_up_length).unwrap_or(u32::MAX);
         for &(rows, took) in &warm_up.times {
@@ -243,6 +166,7 @@ impl Model {
             facts: ModelFacts {
                 name,
                 version,
+                version_policy,
                 platform,
                 mode,
                 instances,
@@ -258,7 +182,10 @@ impl Model {
             adapter: blueprint.adapter,
             n_alive,
             healths,
-            counts: Counts::default(),
+            counts: Arc::default(),
+            sequences,
+            // Far from what clients number their sequences with.
+            next_split: AtomicU64::new(1 << 63),
         };
         Ok((Arc::new(model), timekeeper))
     }
@@ -304,59 +231,39 @@ impl Model {
     ///
     /// When there is no result, and why.
     pub async fn infer(&self, ask: Ask) -> Result<(Output, Ride), InferError> {
-        let began = Instant::now();
-        let result = if self.facts.streams {
+        let counting = self.counts.begin();
+        let submitted = if self.facts.streams {
             Err(InferError::Streams(self.facts.name.clone()))
         } else {
-            match self.submit(ask, None) {
-                Ok((ticket, rows)) => {
-                    ticket.with_ride().await.map(|answer| (answer, rows)).map_err(InferError::from)
-                }
-                Err(error) => Err(error),
-            }
+            self.submit(ask, None)
         };
-        self.count(began, result.as_ref().ok().map(|((_, ride), rows)| (ride, *rows)));
-        result.map(|(answer, _)| answer)
+        match submitted {
+            Ok(submitted) => counting.count(submitted.rows, submitted.wait()).await,
+            Err(error) => {
+                counting.failed();
+                Err(error)
+            }
+        }
     }
 
     /// Submits a request and gives its results as they come: one, or several where the model
     /// streams. Dropping them withdraws the request.
-    pub fn infer_stream(self: &Arc<Self>, ask: Ask) -> Results {
+    pub fn infer_stream(&self, ask: Ask) -> Results {
+        let counting = self.counts.begin();
         let (early, results) = mpsc::channel(EARLY_RESULTS);
-        Results::new(Arc::clone(self), results, self.submit(ask, Some(early)))
-    }
-
-    /// Counts a request that began then, by how it travelled if it was good.
-    pub(crate) fn count(&self, began: Instant, good: Option<(&Ride, u64)>) {
-        let took = nanos(began.elapsed());
-        let count = |count: &AtomicU64, more: u64| {
-            count.fetch_add(more, Ordering::Relaxed);
-        };
-        if let Some((ride, rows)) = good {
-            count(&self.counts.n_good, 1);
-            count(&self.counts.n_rows, rows);
-            count(&self.counts.total_ns, took);
-            count(&self.counts.wait_ns, nanos(ride.waited));
-            count(&self.counts.compute_ns, nanos(ride.took));
-        } else {
-            count(&self.counts.n_failed, 1);
-            count(&self.counts.failed_ns, took);
-        }
+        Results::new(counting, results, self.submit(ask, Some(early)))
     }
 
     /// What it did so far, in requests.
     #[must_use]
     pub fn stats(&self) -> ModelStats {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        ModelStats {
-            n_good: read(&self.counts.n_good),
-            n_failed: read(&self.counts.n_failed),
-            n_rows: read(&self.counts.n_rows),
-            total_ns: read(&self.counts.total_ns),
-            wait_ns: read(&self.counts.wait_ns),
-            compute_ns: read(&self.counts.compute_ns),
-            failed_ns: read(&self.counts.failed_ns),
-        }
+        self.counts.read()
+    }
+
+    /// How long a sequence of it may stay silent, where it is stateful.
+    #[must_use]
+    pub fn sequence_idle(&self) -> Option<Duration> {
+        self.sequences.as_ref().map(Sequences::max_idle)
     }
 
     /// What its batcher did so far.
@@ -370,28 +277,76 @@ impl Model {
         self.batcher.close();
     }
 
-    /// Submits a request, and says how many rows it has.
-    fn submit(
-        &self,
-        ask: Ask,
-        early: Option<EarlySender>,
-    ) -> Result<(Ticket<Output>, u64), InferError> {
+    /// Takes a request in, whichever way it goes: in one piece, in parts, or on its sequence's
+    /// lane. Results that come before the last go to `early`.
+    fn submit(&self, ask: Ask, early: Option<EarlySender>) -> Result<Submitted, InferError> {
         let rows = self.signature.rows_of(&ask.inputs)?;
         let length = self.length_of.map_or(0, |(input, axis)| ask.inputs[input].shape()[axis]);
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
-        let rows = u32::try_from(rows).unwrap_or(u32::MAX);
         let tag = Tag {
             key: self.key(&ask),
-            length,
-            rows,
-            cost: u64::from(rows) * u64::from(length.max(1)),
-            bytes: ask.inputs.iter().map(|tensor| tensor.data().len()).sum(),
+            length: u32::try_from(length).unwrap_or(u32::MAX),
             priority: ask.priority,
             timeout: ask.timeout,
             stream: ask.stream,
+            ..Tag::default()
         };
-        let ticket = self.batcher.try_submit(Item { inputs: ask.inputs, early }, &tag)?;
-        Ok((ticket, u64::from(rows)))
+        let Ask { inputs, sequence, .. } = ask;
+        if let Some(sequences) = &self.sequences {
+            if rows != 1 {
+                return Err(SequenceError::Rows(rows).into());
+            }
+            let step = sequence.ok_or(SequenceError::Missing)?;
+            return self.submit_step(sequences, &step, Item { inputs, early }, &tag);
+        }
+        let most = self.facts.limits.max_rows(tag.length);
+        // Where not even one row fits, the batcher says why. Results of a stream that come before
+        // the last cannot be joined, so neither can its parts.
+        if rows <= most || most == 0 || self.facts.streams {
+            let tag = sized(&tag, &inputs, rows);
+            let first = self.batcher.try_submit(Item { inputs, early }, &tag)?;
+            return Ok(Submitted { first, rest: Vec::new(), open: None, rows: rows as u64 });
+        }
+        self.submit_parts(&inputs, rows, most, tag)
+    }
+
+    /// One request of a sequence, on the sequence's lane.
+    fn submit_step(
+        &self,
+        sequences: &Sequences,
+        step: &Sequence,
+        item: Item,
+        tag: &Tag,
+    ) -> Result<Submitted, InferError> {
+        let open = sequences.enter(step, &self.batcher)?;
+        let tag = sized(tag, &item.inputs, 1);
+        let submitted = open.lane.try_submit(item, &tag);
+        if submitted.is_err() && step.start {
+            sequences.forget(&step.id, &open);
+        }
+        Ok(Submitted { first: submitted?, rest: Vec::new(), open: Some(open), rows: 1 })
+    }
+
+    /// A request with more rows than a batch may have.
+    fn submit_parts(
+        &self,
+        inputs: &[Tensor],
+        rows: usize,
+        most: usize,
+        mut tag: Tag,
+    ) -> Result<Submitted, InferError> {
+        if MAX_PARTS < rows.div_ceil(most) {
+            return Err(InferError::TooManyRows { rows, max: most * MAX_PARTS });
+        }
+        // All parts together have one share of the queue, as any other request has.
+        let own = || self.next_split.fetch_add(1, Ordering::Relaxed);
+        tag.stream = tag.stream.or_else(|| Some(own()));
+        let mut tickets = parts::split(inputs, rows, most)?.into_iter().map(|inputs| {
+            let tag = sized(&tag, &inputs, inputs[0].shape()[0]);
+            self.batcher.try_submit(Item::new(inputs), &tag)
+        });
+        let first = tickets.next().ok_or(InferError::TooManyRows { rows, max: 0 })??;
+        let rest = tickets.collect::<Result<_, _>>()?;
+        Ok(Submitted { first, rest, open: None, rows: rows as u64 })
     }
 
     /// What must be equal for requests to share a call: parameters, and every extent that is free
@@ -440,6 +395,13 @@ fn one_by_one(batch: &mut Settings) {
     batch.early_fire = None;
 }
 
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// A tag for these inputs of so many rows.
+fn sized(tag: &Tag, inputs: &[Tensor], rows: usize) -> Tag {
+    let rows = u32::try_from(rows).unwrap_or(u32::MAX);
+    Tag {
+        rows,
+        cost: u64::from(rows) * u64::from(tag.length.max(1)),
+        bytes: inputs.iter().map(|tensor| tensor.data().len()).sum(),
+        ..tag.clone()
+    }
 }

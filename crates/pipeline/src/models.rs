@@ -71,9 +71,7 @@ impl Models {
     /// When there is no such model or version.
     pub fn find(&self, name: &str, version: Option<u64>) -> Result<Arc<Model>, InferError> {
         let table = self.table.load();
-        let versions = table.get(name).ok_or_else(|| {
-            InferError::UnknownModel(name.chars().take(64).flat_map(char::escape_default).collect())
-        })?;
+        let versions = table.get(name).ok_or_else(|| unknown(name))?;
         let found = match version {
             Some(version) => versions.get(&version),
             None => versions.last_key_value().map(|(_, model)| model),
@@ -82,6 +80,24 @@ impl Models {
             name: name.to_owned(),
             version: version.unwrap_or(0),
         })
+    }
+
+    /// Finds a model in every version, or in the one asked for.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such model or version.
+    pub fn find_all(
+        &self,
+        name: &str,
+        version: Option<u64>,
+    ) -> Result<Vec<Arc<Model>>, InferError> {
+        if version.is_some() {
+            return Ok(vec![self.find(name, version)?]);
+        }
+        let table = self.table.load();
+        let versions = table.get(name).ok_or_else(|| unknown(name))?;
+        Ok(versions.values().cloned().collect())
     }
 
     /// Every version of every model, in order.
@@ -139,6 +155,11 @@ impl Models {
         self.table.store(Arc::new(table));
         answer
     }
+}
+
+/// A name that a stranger gave, short and escaped.
+fn unknown(name: &str) -> InferError {
+    InferError::UnknownModel(name.chars().take(64).flat_map(char::escape_default).collect())
 }
 
 #[cfg(test)]

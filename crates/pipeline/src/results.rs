@@ -1,20 +1,16 @@
 //! The results of one request, as they come.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin};
 
 use paceline_backend::Output;
-use paceline_batch::{Failure, Ride, Ticket};
-use tokio::{sync::mpsc::Receiver, time::Instant};
+use tokio::sync::mpsc::Receiver;
 
-use crate::{InferError, Model};
+use crate::{InferError, Ride, counts::Counting, submitted::Submitted};
 
-type Answer = Result<(Output, Ride), Failure>;
+type Answer = Result<(Output, Ride), InferError>;
 
 /// The results of one request, as they come. Dropping them withdraws the request.
 pub struct Results {
-    model: Arc<Model>,
-    began: Instant,
-    rows: u64,
     early: Receiver<Output>,
     /// The last word; gone once it was heard.
     answer: Option<Pin<Box<dyn Future<Output = Answer> + Send>>>,
@@ -25,20 +21,18 @@ pub struct Results {
 
 impl Results {
     pub(crate) fn new(
-        model: Arc<Model>,
+        counting: Counting,
         early: Receiver<Output>,
-        submitted: Result<(Ticket<Output>, u64), InferError>,
+        submitted: Result<Submitted, InferError>,
     ) -> Self {
-        let began = Instant::now();
         match submitted {
-            Ok((ticket, rows)) => {
-                let answer = Some(Box::pin(ticket.with_ride()) as Pin<Box<_>>);
-                Self { model, began, rows, early, answer, last: None, ride: None }
+            Ok(submitted) => {
+                let answer = counting.count(submitted.rows, submitted.wait());
+                Self { early, answer: Some(Box::pin(answer)), last: None, ride: None }
             }
             Err(error) => {
-                model.count(began, None);
-                let last = Some(Err(error));
-                Self { model, began, rows: 0, early, answer: None, last, ride: None }
+                counting.failed();
+                Self { early, answer: None, last: Some(Err(error)), ride: None }
             }
         }
     }
@@ -77,14 +71,13 @@ impl Results {
                 // A model that streams has said everything before.
                 (!output.is_empty()).then_some(Ok(output))
             }
-            Err(failure) => Some(Err(failure.into())),
+            Err(error) => Some(Err(error)),
         };
-        self.model.count(self.began, self.ride.as_ref().map(|ride| (ride, self.rows)));
     }
 }
 
 impl std::fmt::Debug for Results {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Results").field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("Results").field("ride", &self.ride).finish_non_exhaustive()
     }
 }

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use paceline_backend::{Backend, Ragged, Simulated, simulated};
 use paceline_batch::{FireReason, Settings};
-use paceline_pipeline::{Ask, Blueprint, InferError, Mode, Model, Models};
+use paceline_pipeline::{
+    Ask, Blueprint, InferError, Mode, Model, Models, SequenceLimits, VersionPolicy,
+};
 use paceline_types::{ErrorCode, Tensor};
 use smallvec::smallvec;
 
@@ -12,6 +14,7 @@ fn blueprint(simulated: simulated::Settings) -> Blueprint {
     Blueprint {
         name: "m".to_owned(),
         version: 1,
+        version_policy: VersionPolicy::default(),
         platform: "paceline_simulated".to_owned(),
         mode: Mode::Batch,
         batch: Settings::default(),
@@ -21,6 +24,7 @@ fn blueprint(simulated: simulated::Settings) -> Blueprint {
             Ok(Box::new(model) as Box<dyn Backend>)
         }),
         ragged: Box::new(|_| Ok(Ragged::default())),
+        sequences: SequenceLimits::default(),
         warm_up_length: 4,
         adapter: None,
     }

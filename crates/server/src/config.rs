@@ -3,7 +3,9 @@
 //! Four layers, each over the one before: defaults, a file, the environment, the command line.
 //! [`load`](load::load) puts them together; nothing else reads the environment.
 
+mod access;
 pub mod load;
+mod secret;
 
 use std::{
     collections::BTreeMap,
@@ -13,10 +15,18 @@ use std::{
 };
 
 use paceline_backend::simulated;
-use paceline_backend_python::PythonOptions;
 use paceline_batch::Settings;
-use paceline_pipeline::Mode;
+use paceline_pipeline::{Mode, VersionPolicy};
 use serde::{Deserialize, Serialize};
+
+pub use self::{
+    access::{RoleName, TlsSection, TokenSection},
+    secret::Secret,
+};
+pub use crate::{
+    onnx::{Constant, Device, EngineName, LevelName, OnnxSection},
+    python::PythonSection,
+};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -36,18 +46,56 @@ pub struct ServerSection {
     pub listen: SocketAddr,
     /// Where gRPC is listened for.
     pub grpc_listen: SocketAddr,
+    /// Where model control and metrics are listened for over HTTP; without it they are served with
+    /// the rest, as far as only this machine, or only those with a token for it, can ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admin_listen: Option<SocketAddr>,
     /// The folder of models; one that is not there holds none.
     pub model_repository: PathBuf,
     /// Largest request in bytes: the body over HTTP, the message over gRPC.
     pub max_body: usize,
-    /// Most connections at once, over HTTP and over gRPC each.
+    /// Most connections at once, over HTTP and gRPC together; further ones wait.
     pub max_connections: usize,
-    /// Longest a client may take to send a request's head, or the next one on an open connection.
+    /// Most of them from one address (of IPv6: from one /64); further ones are closed. A quarter of
+    /// `max_connections`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_connections_per_address: Option<usize>,
+    /// Longest a client may take for the TLS handshake, for the first request's head, and for each
+    /// further head once it has begun.
     #[serde(with = "duration")]
     pub header_timeout: Duration,
+    /// How long a connection may be open with no request on it.
+    #[serde(with = "duration")]
+    pub idle_timeout: Duration,
+    /// How long a client may neither send a body that is waited for nor read an answer.
+    #[serde(with = "duration")]
+    pub stall_timeout: Duration,
+    /// Most bytes of a request's head.
+    pub max_head: u32,
+    /// Most requests at once on one HTTP/2 connection.
+    pub http2_max_streams: u32,
+    /// How often HTTP/2 clients are asked whether they are still there.
+    #[serde(with = "duration")]
+    pub http2_ping_interval: Duration,
+    /// How long they may take to say so.
+    #[serde(with = "duration")]
+    pub http2_ping_timeout: Duration,
     /// How long open requests and streams may take to finish once the server is told to stop.
     #[serde(with = "duration")]
     pub drain_timeout: Duration,
+    /// Whether those who show no token may ask models, also where others can connect.
+    pub allow_anonymous: bool,
+    /// The names that clients may reach the server by, beside `localhost` and addresses; any, where
+    /// others can connect and this is empty.
+    pub allowed_hosts: Vec<String>,
+    /// The origins whose pages may use the server, beside its own; `*` for all.
+    pub allowed_origins: Vec<String>,
+    /// With what certificate the server shows itself, on every listener.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsSection>,
+    /// Who may do what; everybody everything, where this is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tokens: Vec<TokenSection>,
 }
 
 impl Default for Config {
@@ -67,13 +115,70 @@ impl Default for ServerSection {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
             grpc_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8001)),
+            admin_listen: None,
             model_repository: PathBuf::from("models"),
             max_body: 64 << 20,
             max_connections: 10_000,
-            header_timeout: Duration::from_secs(30),
+            max_connections_per_address: None,
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            stall_timeout: Duration::from_secs(30),
+            max_head: 32 << 10,
+            http2_max_streams: 1024,
+            http2_ping_interval: Duration::from_secs(20),
+            http2_ping_timeout: Duration::from_secs(20),
             drain_timeout: Duration::from_secs(30),
+            allow_anonymous: false,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            tls: None,
+            tokens: Vec::new(),
         }
     }
+}
+
+impl ServerSection {
+    /// Refuses what would keep everybody out.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        let counts = [
+            ("max_connections", Some(self.max_connections)),
+            ("max_connections_per_address", self.max_connections_per_address),
+            ("http2_max_streams", usize::try_from(self.http2_max_streams).ok()),
+        ];
+        if let Some((key, _)) = counts.iter().find(|(_, count)| *count == Some(0)) {
+            return Err(format!("server.{key} is 0, so nobody could connect; leave it out"));
+        }
+        let times = [
+            ("header_timeout", self.header_timeout),
+            ("idle_timeout", self.idle_timeout),
+            ("stall_timeout", self.stall_timeout),
+            ("http2_ping_interval", self.http2_ping_interval),
+            ("http2_ping_timeout", self.http2_ping_timeout),
+        ];
+        if let Some((key, _)) = times.iter().find(|(_, time)| time.is_zero()) {
+            return Err(format!("server.{key} is no time at all; write \"10s\" or leave it out"));
+        }
+        if self.max_head < 1 << 10 {
+            return Err(
+                "server.max_head is less than any client's head; 1024 is the least".to_owned()
+            );
+        }
+        let origins = &mut self.allowed_origins.iter();
+        if let Some(origin) = origins.find(|origin| !is_origin(origin)) {
+            return Err(format!(
+                "server.allowed_origins: `{origin}` is no origin; write \"https://example.org\", \
+                 with a port where there is one and without a path"
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn is_origin(text: &str) -> bool {
+    let page = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    text == "*"
+        || text == "null"
+        || page.is_some_and(|page| !page.is_empty() && !page.contains('/'))
 }
 
 /// One model: a `model.toml`, or a table under `[models]`.
@@ -88,9 +193,18 @@ pub struct ModelSection {
     pub adapter: Option<String>,
     /// How its items reach its instances.
     pub mode: Mode,
+    /// Which of its versions are served; the latest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version_policy: Option<VersionPolicy>,
     /// How many instances it has; 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instances: Option<usize>,
+    /// Most sequences that are open at once, where it is stateful; 1024.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_sequences: Option<std::num::NonZeroUsize>,
+    /// How long a sequence may stay silent before it is forgotten; one minute.
+    #[serde(skip_serializing_if = "Option::is_none", with = "optional_duration")]
+    pub sequence_idle: Option<Duration>,
     /// What free extents are taken as when it is warmed up; 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_up_length: Option<usize>,
@@ -108,6 +222,9 @@ pub struct ModelSection {
     /// Which axes are padded where items differ in length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub padding: Option<PaddingSection>,
+    /// What a Triton configuration says about its tensors; a `model.toml` leaves that to the model.
+    #[serde(skip)]
+    pub declared: crate::triton::Declared,
 }
 
 /// What can run a model.
@@ -120,89 +237,6 @@ pub enum BackendName {
     Python,
     /// Nothing: it only takes its time.
     Simulated,
-}
-
-/// How an ONNX file is run.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct OnnxSection {
-    /// `auto`, `rten` or `onnxruntime`.
-    pub engine: EngineName,
-    /// Threads that one call may use; the engine's own choice where it is left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub threads: Option<std::num::NonZeroUsize>,
-    /// Where `libonnxruntime` is; looked for in Python packages where it is left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub library: Option<PathBuf>,
-    /// Tensors that a stream carries from call to call, as `input = "output"`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub states: BTreeMap<String, String>,
-    /// Where the batch stands in state tensors.
-    pub state_batch_axis: usize,
-    /// Whether the first extent of every tensor is the batch; found from the file where left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batched: Option<bool>,
-}
-
-/// Which engine runs an ONNX file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EngineName {
-    /// `rten` where it can, else ONNX Runtime.
-    #[default]
-    Auto,
-    /// Built in.
-    Rten,
-    /// Loaded from an installed library.
-    OnnxRuntime,
-}
-
-/// How a Python class is run.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PythonSection {
-    /// Where the class is, as `module:Class`; the module is a file or a package beside others in
-    /// the version's folder.
-    pub class: String,
-    /// The interpreter: a name that is looked for in `PATH`, or a path from the model's folder.
-    pub interpreter: PathBuf,
-    /// Variables that are set in addition to the server's own environment.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, String>,
-    /// What `CUDA_VISIBLE_DEVICES` is set to, instance by instance, over and over.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub devices: Vec<String>,
-    /// Longest that loading may take.
-    #[serde(with = "duration")]
-    pub load_timeout: Duration,
-    /// Longest that the worker may take to answer a call, or to give the next result of a stream.
-    #[serde(with = "duration")]
-    pub call_timeout: Duration,
-    /// Whether a call that a crash cut short may be run once more.
-    pub retry_safe: bool,
-    /// Most private memory of a worker in bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_limit: Option<u64>,
-    /// Whether workers are kept from files, other processes and TCP.
-    pub sandbox: bool,
-}
-
-impl Default for PythonSection {
-    fn default() -> Self {
-        let PythonOptions { python: interpreter, load_timeout, call_timeout, .. } =
-            PythonOptions::new("", "", PathBuf::new());
-        Self {
-            class: "model:Model".to_owned(),
-            interpreter,
-            env: BTreeMap::new(),
-            devices: Vec::new(),
-            load_timeout,
-            call_timeout,
-            retry_safe: false,
-            memory_limit: None,
-            sandbox: false,
-        }
-    }
 }
 
 /// Which axes are padded. The batch is axis 0, so the first other axis is 1.
@@ -222,19 +256,19 @@ pub struct PaddingSection {
 }
 
 /// Durations as people write them.
-mod duration {
+pub(crate) mod duration {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         value: &Duration,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&humantime::format_duration(*value))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Duration, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -243,5 +277,29 @@ mod duration {
                 "`{text}` is no duration ({error}); write \"5ms\" or \"2s\""
             ))
         })
+    }
+}
+
+/// Durations that may be left out.
+mod optional_duration {
+    use std::time::Duration;
+
+    use serde::{Deserializer, Serializer};
+
+    #[expect(clippy::ref_option, reason = "the form in which it is called")]
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::duration::serialize(value, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        super::duration::deserialize(deserializer).map(Some)
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Repository {
     models: Arc<Models>,
     clocks: TaskTracker,
     /// Every model that was ever seen, and why it is not served, if it is not.
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, Vec<Known>>>,
     /// One change at a time: two loads of one model would race for who is last.
     changing: tokio::sync::Mutex<()>,
 }
@@ -44,20 +44,41 @@ impl Repository {
 
     /// Loads every model there is.
     pub(crate) async fn load_all(&self) -> Result<(), LoadError> {
+        let mut models: BTreeMap<String, Vec<Blueprint>> = BTreeMap::new();
         for blueprint in repository::load(&self.folder, &self.configured)? {
-            self.open(blueprint).await?;
+            models.entry(blueprint.name.clone()).or_default().push(blueprint);
+        }
+        for (name, versions) in models {
+            self.open(&name, versions).await?;
         }
         Ok(())
     }
 
     async fn load_one(&self, name: &str) -> Result<(), LoadError> {
         let _changing = self.changing.lock().await;
-        let blueprint = repository::load_one(&self.folder, name, self.configured.get(name))?;
-        self.open(blueprint).await
+        let versions = repository::load_one(&self.folder, name, self.configured.get(name))?;
+        self.open(name, versions).await
     }
 
-    /// Loads one model off the async threads and, once it is warm, puts it into service.
-    async fn open(&self, blueprint: Blueprint) -> Result<(), LoadError> {
+    /// Loads the versions of one model and, once all are warm, puts them into service. If one
+    /// cannot be had, what was served before goes on.
+    async fn open(&self, name: &str, versions: Vec<Blueprint>) -> Result<(), LoadError> {
+        let mut models = Vec::with_capacity(versions.len());
+        for blueprint in versions {
+            models.push(self.open_version(blueprint).await?);
+        }
+        let served = |model: &Arc<Model>| Known {
+            name: name.to_owned(),
+            version: Some(model.facts().version),
+            reason: None,
+        };
+        self.note(name, models.iter().map(served).collect());
+        self.models.replace(name, models);
+        Ok(())
+    }
+
+    /// Loads and warms one version off the async threads.
+    async fn open_version(&self, blueprint: Blueprint) -> Result<Arc<Model>, LoadError> {
         let (name, version) = (blueprint.name.clone(), blueprint.version);
         let opened = tokio::task::spawn_blocking(move || Model::open(blueprint)).await;
         let opened = opened
@@ -82,15 +103,14 @@ impl Repository {
             instances = facts.instances,
             "ready"
         );
-        self.note(Known { name: name.clone(), version: Some(version), reason: None });
         self.clocks.spawn(clock.run());
-        self.models.replace(&name, vec![model]);
-        Ok(())
+        Ok(model)
     }
 
-    fn note(&self, known: Known) {
+    /// Remembers what became of a model's versions.
+    fn note(&self, name: &str, versions: Vec<Known>) {
         let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(known.name.clone(), known);
+        all.insert(name.to_owned(), versions);
     }
 }
 
@@ -114,13 +134,17 @@ impl Control for Repository {
     fn unload<'a>(&'a self, name: &'a str) -> Answer<'a> {
         Box::pin(async move {
             let _changing = self.changing.lock().await;
-            let version = self.models.versions(name).last().copied();
+            let versions = self.models.versions(name);
             if !self.models.remove(name) {
                 let message = format!("there is no model `{}`", name.escape_default());
                 return Err(ControlError { code: ErrorCode::NotFound, message });
             }
-            let reason = Some("unloaded".to_owned());
-            self.note(Known { name: name.to_owned(), version, reason });
+            let gone = |version| Known {
+                name: name.to_owned(),
+                version: Some(version),
+                reason: Some("unloaded".to_owned()),
+            };
+            self.note(name, versions.into_iter().map(gone).collect());
             tracing::info!(model = name, "unloaded");
             Ok(())
         })
@@ -128,11 +152,12 @@ impl Control for Repository {
 
     fn known(&self) -> Vec<Known> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let trouble = |name: &str| self.models.find(name, None).ok()?.trouble();
+        let trouble = |known: &Known| self.models.find(&known.name, known.version).ok()?.trouble();
         known
             .values()
+            .flatten()
             .map(|known| {
-                let reason = known.reason.clone().or_else(|| trouble(&known.name));
+                let reason = known.reason.clone().or_else(|| trouble(known));
                 Known { reason, ..known.clone() }
             })
             .collect()

@@ -4,26 +4,32 @@
 //! version number.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
+    num::NonZeroUsize,
+    path::Path,
     sync::Arc,
 };
 
 use paceline_api::oip::pbtxt;
 use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
-use paceline_backend_onnx::{Engine, OnnxBackend, OnnxOptions, StateLink};
-use paceline_backend_python::{PythonBackend, PythonOptions};
-use paceline_pipeline::{Blueprint, Build, ModelName, NameError, OpenError, adapt};
+use paceline_backend_onnx::OnnxBackend;
+use paceline_backend_python::PythonBackend;
+use paceline_pipeline::{
+    Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy, adapt,
+};
 use paceline_types::{DType, Signature};
 
 use crate::{
     config::{
-        BackendName, EngineName, ModelSection, OnnxSection, PaddingSection, PythonSection,
+        BackendName, ModelSection, PaddingSection,
         load::{ConfigError, check},
     },
     triton,
 };
+
+/// The file of a version that ONNX runs.
+const ONNX_FILE: &str = "model.onnx";
 
 /// A model that cannot be served, and why.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +60,7 @@ pub enum LoadError {
     },
 }
 
-/// Every model: those of the repository's folders, with the changes that the configuration makes,
+/// Every version to be served of every model: those of the repository's folders, with the changes that the configuration makes,
 /// and those that the configuration adds.
 ///
 /// # Errors
@@ -70,12 +76,13 @@ pub fn load(
     names.sort_unstable();
     names.dedup();
     for name in names {
-        blueprints.push(load_one(repository, &name, configured.get(&name))?);
+        blueprints.extend(load_one(repository, &name, configured.get(&name))?);
     }
     Ok(blueprints)
 }
 
-/// One model, from its folder or from the configuration.
+/// The versions to be served of one model, from its folder or from the configuration; at least
+/// one.
 ///
 /// # Errors
 ///
@@ -84,8 +91,8 @@ pub(crate) fn load_one(
     repository: &Path,
     name: &str,
     configured: Option<&ModelSection>,
-) -> Result<Blueprint, LoadError> {
-    blueprint(&repository.join(name), &ModelName::parse(name)?, configured)
+) -> Result<Vec<Blueprint>, LoadError> {
+    blueprints(&repository.join(name), &ModelName::parse(name)?, configured)
 }
 
 /// The names of the repository's folders; none where there is no repository.
@@ -99,56 +106,98 @@ fn folders(repository: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The latest version of one model.
-fn blueprint(
+fn blueprints(
     folder: &Path,
     name: &ModelName,
     configured: Option<&ModelSection>,
-) -> Result<Blueprint, LoadError> {
+) -> Result<Vec<Blueprint>, LoadError> {
     let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
     let section = match configured {
         Some(configured) => configured.clone(),
         None => read_section(folder, name)?,
     };
+    let policy = section.version_policy.clone().unwrap_or_default();
+    let backend = section.backend.unwrap_or_else(|| find_backend(folder));
+    // The first is the one to speak of.
+    let files = match backend {
+        BackendName::Python => section.python.clone().unwrap_or_default().files(),
+        BackendName::Onnx | BackendName::Simulated => vec![ONNX_FILE.to_owned()],
+    };
+    let there = match (backend, &policy) {
+        // It has no files, so any version is there.
+        (BackendName::Simulated, VersionPolicy::Specific(named)) => named.clone(),
+        (BackendName::Simulated, _) => BTreeSet::from([1]),
+        (BackendName::Onnx | BackendName::Python, _) => versions_with(folder, &files),
+    };
+    let versions = policy.choose(&there).map_err(|error| wrong(error.to_string()))?;
+    if versions.is_empty() {
+        return Err(wrong(format!(
+            "there is no {}/<version>/{}; put the file into a folder named by its version number",
+            folder.display(),
+            files[0]
+        )));
+    }
+    versions
+        .into_iter()
+        .map(|version| blueprint(folder, name, version, backend, &section))
+        .collect()
+}
+
+/// One version of one model.
+fn blueprint(
+    folder: &Path,
+    name: &ModelName,
+    version: u64,
+    backend: BackendName,
+    section: &ModelSection,
+) -> Result<Blueprint, LoadError> {
+    let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
     let adapter = section.adapter.as_deref().map(|name| adapt::open(name, folder)).transpose();
     let adapter = adapter.map_err(|error| wrong(error.to_string()))?;
-    let backend = section.backend.unwrap_or_else(|| find_backend(folder));
-    let (version, build, platform): (u64, Build, &str) = match backend {
+    let own = folder.join(version.to_string());
+    let (build, platform): (Build, &str) = match backend {
         BackendName::Simulated => {
             let settings = section.simulated.clone().unwrap_or_default();
             settings.validate().map_err(|error| wrong(error.to_string()))?;
-            (1, simulated_build(settings), "paceline_simulated")
+            (simulated_build(settings), "paceline_simulated")
         }
         BackendName::Python => {
-            let (version, options) =
-                python_options(folder, name, section.python.as_ref()).map_err(wrong)?;
+            let python = section.python.clone().unwrap_or_default();
+            let options = python.options(name.as_str(), folder, &own);
+            let options = options.map_err(|error| wrong(error.to_string()))?;
             let build = move |instance| {
                 Ok(Box::new(PythonBackend::load(&options, instance)?) as Box<dyn Backend>)
             };
-            (version, Arc::new(build), "python")
+            (Arc::new(build), "python")
         }
         BackendName::Onnx => {
-            let (version, path) = latest(folder, "model.onnx").ok_or_else(|| {
-                wrong(format!(
-                    "there is no {}/<version>/model.onnx; put the file into a folder named by its version number",
-                    folder.display()
-                ))
-            })?;
-            let options = onnx_options(path, section.onnx.as_ref());
-            let build = move |_| Ok(Box::new(OnnxBackend::load(&options)?) as Box<dyn Backend>);
-            (version, Arc::new(build), "onnx")
+            let onnx = section.onnx.clone().unwrap_or_default();
+            let options = onnx.options(own.join(ONNX_FILE)).map_err(wrong)?;
+            let declared = section.declared.clone();
+            let build = move |_| {
+                let backend = OnnxBackend::load(&options)?;
+                declared.check(backend.signature()).map_err(BackendError::Load)?;
+                Ok(Box::new(backend) as Box<dyn Backend>)
+            };
+            (Arc::new(build), "onnx")
         }
     };
     let padding = section.padding.clone().unwrap_or_default();
+    let sequences = SequenceLimits::default();
     Ok(Blueprint {
         name: name.to_string(),
         version,
+        version_policy: section.version_policy.clone().unwrap_or_default(),
         platform: platform.to_owned(),
         mode: section.mode,
-        batch: section.batch,
+        batch: section.batch.clone(),
         instances: section.instances.unwrap_or(1),
         build,
         ragged: Box::new(move |signature| find_ragged(&padding, signature)),
+        sequences: SequenceLimits {
+            max_open: section.max_sequences.map_or(sequences.max_open, NonZeroUsize::get),
+            max_idle: section.sequence_idle.unwrap_or(sequences.max_idle),
+        },
         warm_up_length: section.warm_up_length.unwrap_or(16),
         adapter,
     })
@@ -166,6 +215,10 @@ fn read_section(folder: &Path, name: &ModelName) -> Result<ModelSection, LoadErr
     })?;
     let place = |message: String| wrong(format!("{}: {message}", triton.display()));
     let config = pbtxt::parse(&text).map_err(|error| place(error.to_string()))?;
+    // An empty name is the folder's.
+    if !config.name.is_empty() && config.name != name.as_str() {
+        return Err(place(format!("its name is `{}`, but the folder's is `{name}`", config.name)));
+    }
     triton::section(&config).map_err(place)
 }
 
@@ -178,88 +231,19 @@ fn simulated_build(settings: simulated::Settings) -> Build {
 
 /// What runs a model whose settings do not say so, judged by its files.
 fn find_backend(folder: &Path) -> BackendName {
-    match latest(folder, "model.py") {
-        Some(_) if latest(folder, "model.onnx").is_none() => BackendName::Python,
-        _ => BackendName::Onnx,
-    }
+    let has = |file: &str| !versions_with(folder, &[file.to_owned()]).is_empty();
+    if has("model.py") && !has(ONNX_FILE) { BackendName::Python } else { BackendName::Onnx }
 }
 
-/// The highest version that has this file, and where it is.
-fn latest(folder: &Path, file: &str) -> Option<(u64, PathBuf)> {
-    let versions = fs::read_dir(folder).ok()?.flatten().filter_map(|entry| {
-        let version: u64 = entry.file_name().to_str()?.parse().ok()?;
-        let path = entry.path().join(file);
-        path.is_file().then_some((version, path))
-    });
-    versions.max()
-}
-
-/// The highest version that has the class's module, and how it is run.
-fn python_options(
-    folder: &Path,
-    name: &ModelName,
-    section: Option<&PythonSection>,
-) -> Result<(u64, PythonOptions), String> {
-    let section = section.cloned().unwrap_or_default();
-    let module = section.class.split([':', '.']).next().unwrap_or_default();
-    let files = [format!("{module}.py"), format!("{module}/__init__.py")];
-    let found = files.iter().filter_map(|file| {
-        let (version, _) = latest(folder, file)?;
-        Some((version, folder.join(version.to_string())))
-    });
-    let (version, own) = found.max().ok_or_else(|| {
-        format!(
-            "there is no {}/<version>/{module}.py; put the file into a folder named by its version number",
-            folder.display()
-        )
-    })?;
-    let absolute = |path: &Path| {
-        let path = std::path::absolute(path);
-        path.map_err(|error| format!("{}: {error}", folder.display()))
+/// The versions that have any of these files.
+fn versions_with(folder: &Path, files: &[String]) -> BTreeSet<u64> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let version = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let is_there = |version: &u64| {
+        let own = folder.join(version.to_string());
+        files.iter().any(|file| own.join(file).is_file())
     };
-    let is_path = 1 < section.interpreter.components().count();
-    Ok((
-        version,
-        PythonOptions {
-            python: if is_path {
-                absolute(&folder.join(&section.interpreter))?
-            } else {
-                section.interpreter
-            },
-            env: section.env,
-            devices: section.devices,
-            load_timeout: section.load_timeout,
-            call_timeout: section.call_timeout,
-            retry_safe: section.retry_safe,
-            memory_limit: section.memory_limit,
-            sandbox: section.sandbox,
-            ..PythonOptions::new(name.as_str(), &section.class, absolute(&own)?)
-        },
-    ))
-}
-
-fn onnx_options(path: PathBuf, section: Option<&OnnxSection>) -> OnnxOptions {
-    let section = section.cloned().unwrap_or_default();
-    OnnxOptions {
-        engine: match section.engine {
-            EngineName::Auto => Engine::Auto,
-            EngineName::Rten => Engine::Rten,
-            EngineName::OnnxRuntime => Engine::OnnxRuntime,
-        },
-        threads: section.threads,
-        batched: section.batched,
-        states: section
-            .states
-            .into_iter()
-            .map(|(input, output)| StateLink {
-                input,
-                output,
-                batch_axis: section.state_batch_axis,
-            })
-            .collect(),
-        library: section.library,
-        ..OnnxOptions::new(path)
-    }
+    entries.filter_map(version).filter(is_there).collect()
 }
 
 /// Finds the padded axes by the names in the configuration.

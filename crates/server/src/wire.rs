@@ -5,13 +5,15 @@ use std::{future::Future, net::SocketAddr, sync::Arc};
 use paceline_api::{
     App, Readiness,
     grpc::{self, DescriptorError},
-    http::{self, ServeLimits},
+    http::{self, Listening, Places, ServeLimits},
 };
 use paceline_pipeline::Models;
 use tokio::net::TcpListener;
 
 use crate::{
-    LoadError, RunError, Supervisor,
+    AccessError, LoadError, RunError, Supervisor,
+    access::Gates,
+    certificates::Certificates,
     config::{Config, ServerSection},
     control::Repository,
 };
@@ -24,7 +26,11 @@ pub struct Server {
     readiness: Arc<Readiness>,
     address: SocketAddr,
     grpc_address: SocketAddr,
+    admin_address: Option<SocketAddr>,
 }
+
+/// Most connections to the admin listener: its own, so that a crowd at the others keeps nobody out.
+const ADMIN_CONNECTIONS: usize = 256;
 
 /// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +46,12 @@ pub enum StartError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// Who would get in.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// Signals.
+    #[error("cannot wait for SIGHUP: {0}")]
+    Signal(std::io::Error),
     /// This program.
     #[error(transparent)]
     Descriptors(#[from] DescriptorError),
@@ -50,42 +62,62 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When a model cannot be served or the address cannot be had.
+    /// When strangers could get in, a model cannot be served or an address cannot be had.
     pub async fn build(config: Config) -> Result<Self, StartError> {
         let Config { server, models: configured } = config;
+        let Gates { http: http_gate, grpc: grpc_gate, admin: admin_gate, tls } =
+            Gates::build(&server)?;
+        let limits = limits(&server);
         let mut supervisor = Supervisor::new(server.drain_timeout);
         let models = Arc::new(Models::default());
         let repository = Repository::new(
-            server.model_repository,
+            server.model_repository.clone(),
             configured,
             Arc::clone(&models),
             supervisor.clocks(),
         );
         repository.load_all().await?;
-        let (http_listener, address) = listen(server.listen).await?;
-        let (grpc_listener, grpc_address) = listen(server.grpc_listen).await?;
         let readiness = Arc::new(Readiness::default());
-        let ServerSection { max_body, max_connections, header_timeout, .. } = server;
         let app = App {
             models: Arc::clone(&models),
             readiness: Arc::clone(&readiness),
             control: Arc::new(repository),
-            max_body,
+            max_body: server.max_body,
         };
-        let limits = ServeLimits { max_connections, header_timeout };
-        let doors = [
-            ("grpc", grpc_listener, grpc::router(app.clone(), supervisor.stop_intake())?),
-            ("http", http_listener, http::router(app)),
+        let places = places(&server);
+        let grpc_router = grpc::router(app.clone(), grpc_gate, supervisor.stop_intake())?;
+        let mut doors = vec![
+            ("grpc", server.grpc_listen, grpc_router.into(), Arc::clone(&places)),
+            ("http", server.listen, http::entrance(app.clone(), http_gate), places),
         ];
-        for (name, listener, router) in doors {
+        if let Some((gate, address)) = admin_gate.zip(server.admin_listen) {
+            let places = Places::new(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS);
+            doors.push(("admin", address, http::entrance(app, gate), places));
+        }
+        let mut listening = Vec::new();
+        for (name, address, entrance, places) in doors {
+            let (listener, address) = listen(address).await?;
+            let tls = tls.clone();
+            listening.push((name, address, Listening { listener, tls, entrance, places }));
+        }
+        if let Some((tls, section)) = tls.zip(server.tls) {
+            let certificates =
+                Certificates::open(tls, section.check_interval).map_err(StartError::Signal)?;
+            supervisor.stage("certificates", certificates.run(supervisor.stop_intake()));
+        }
+        let mut addresses = Vec::new();
+        for (name, address, listening) in listening {
+            addresses.push(address);
             let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
             supervisor.stage(name, async move {
-                http::serve(listener, router, limits, connections, stop).await;
+                http::serve(listening, limits, connections, stop).await;
                 Ok(())
             });
         }
         readiness.set(true);
-        Ok(Self { supervisor, models, readiness, address, grpc_address })
+        let (grpc_address, address) = (addresses[0], addresses[1]);
+        let admin_address = addresses.get(2).copied();
+        Ok(Self { supervisor, models, readiness, address, grpc_address, admin_address })
     }
 
     /// Where HTTP is listened for.
@@ -98,6 +130,12 @@ impl Server {
     #[must_use]
     pub const fn grpc_address(&self) -> SocketAddr {
         self.grpc_address
+    }
+
+    /// Where model control and metrics are listened for, where that is apart.
+    #[must_use]
+    pub const fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
     }
 
     /// What is served.
@@ -120,6 +158,26 @@ impl Server {
         };
         supervisor.run(shutdown, || models.close()).await
     }
+}
+
+fn limits(section: &ServerSection) -> ServeLimits {
+    ServeLimits {
+        header_timeout: section.header_timeout,
+        idle_timeout: section.idle_timeout,
+        stall_timeout: section.stall_timeout,
+        // What is cut is cut after at most twice as long, so half of the time is left to the rest.
+        drain_stall: section.drain_timeout / 4,
+        max_streams: section.http2_max_streams,
+        max_head: section.max_head,
+        ping_interval: section.http2_ping_interval,
+        ping_timeout: section.http2_ping_timeout,
+    }
+}
+
+fn places(section: &ServerSection) -> Arc<Places> {
+    let total = section.max_connections;
+    let one = section.max_connections_per_address.unwrap_or(total.div_ceil(4));
+    Places::new(total, one)
 }
 
 async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {

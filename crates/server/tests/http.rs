@@ -183,3 +183,89 @@ async fn stopping_finishes_what_was_asked_and_then_ends() {
     server.done.await.unwrap().unwrap();
     assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_versions_are_served_at_once_and_each_is_reached_by_its_number() {
+    let server = start(&["models.simulated.version_policy={specific=[1, 3]}"]).await;
+    let input = json!({"name": "INPUT", "datatype": "FP32", "shape": [1, 1], "data": [0.5]});
+    let body = json!({"inputs": [input]});
+
+    for (path, version) in [("", "3"), ("/versions/1", "1"), ("/versions/3", "3")] {
+        let (status, answer) =
+            server.post(&format!("/v2/models/simulated{path}/infer"), &body).await;
+        assert_eq!((status, &answer["model_version"]), (200, &json!(version)), "{path}");
+    }
+    let (status, refused) = server.post("/v2/models/simulated/versions/2/infer", &body).await;
+    assert_eq!((status, &refused["code"]), (404, &json!("not_found")));
+
+    let (_, about) = server.get("/v2/models/simulated").await;
+    assert_eq!(about["versions"], json!(["1", "3"]));
+    let counted = |statistics: &Value| -> Vec<(Value, Value)> {
+        let entries = statistics["model_stats"].as_array().unwrap();
+        entries.iter().map(|e| (e["version"].clone(), e["inference_count"].clone())).collect()
+    };
+    let (_, all) = server.get("/v2/models/simulated/stats").await;
+    assert_eq!(counted(&all), [(json!("1"), json!(1)), (json!("3"), json!(2))]);
+    let (_, one) = server.get("/v2/models/simulated/versions/1/stats").await;
+    assert_eq!(counted(&one), [(json!("1"), json!(1))]);
+    let (_, config) = server.get("/v2/models/simulated/config").await;
+    assert_eq!(config["version_policy"]["specific"]["versions"], json!([1, 3]));
+    let (_, index) = server.post("/v2/repository/index", &json!({"ready": true})).await;
+    let versions: Vec<_> = index.as_array().unwrap().iter().map(|e| &e["version"]).collect();
+    assert_eq!(versions, ["1", "3"]);
+
+    // Reloading serves both again, and unloading neither.
+    assert_eq!(server.post("/v2/repository/models/simulated/load", &json!({})).await.0, 200);
+    assert_eq!(server.get("/v2/models/simulated").await.1["versions"], json!(["1", "3"]));
+    assert_eq!(server.post("/v2/repository/models/simulated/unload", &json!({})).await.0, 200);
+    let (_, index) = server.post("/v2/repository/index", &json!({})).await;
+    let gone: Vec<_> = index.as_array().unwrap().iter().map(|e| &e["state"]).collect();
+    assert_eq!(gone, ["UNAVAILABLE", "UNAVAILABLE"]);
+    assert_eq!(server.post("/v2/repository/index", &json!({"ready": true})).await.1, json!([]));
+}
+
+/// What comes back for a request written by hand: status line, headers but for the request's id
+/// and date, and body.
+async fn exchange(address: SocketAddr, path: &str, header: &str, body: &str) -> Vec<String> {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntraceparent: 00-ab-cd-01\r\n\
+         x-request-id: mine\r\n{header}content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let varies = |line: &&str| !line.starts_with("date:") && !line.starts_with("vary:");
+    let mut lines: Vec<String> = answer.split("\r\n").filter(varies).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_straight_way_answers_as_the_router_does() {
+    let server = start(&["server.max_body=2000", "models.strict.backend=simulated"]).await;
+    let large = format!("{{\"INPUT\":[{}1]}}", "1,".repeat(2000));
+    let tensor = r#"{"inputs":[{"name":"INPUT","datatype":"FP32","shape":[1,1],"data":[2]}]}"#;
+    for (path, body) in [
+        ("/v1/models/simulated/infer", r#"{"INPUT":[1,2]}"#),
+        ("/v1/models/simulated/infer?batch=off", r#"[{"INPUT":[1]},{"WRONG":[1]}]"#),
+        ("/v1/models/simulated/infer?nonsense=1", r#"{"INPUT":[1,2]}"#),
+        ("/v1/models/simulated/infer", "no JSON"),
+        ("/v1/models/simulated/infer", &large),
+        ("/v1/models/nowhere/infer", "{}"),
+        ("/v2/models/simulated/infer", tensor),
+        ("/v2/models/simulated/versions/1/infer", tensor),
+        ("/v2/models/simulated/versions/9/infer", tensor),
+        ("/v2/models/simulated/versions/x/infer", tensor),
+        ("/v2/models/simulated/infer", "{}"),
+        ("/v2/models/nowhere/infer", tensor),
+    ] {
+        let straight = exchange(server.address, path, "", body).await;
+        let routed = exchange(server.address, path, "accept-encoding: identity\r\n", body).await;
+        assert_eq!(straight, routed, "{path} {}", &body[..body.len().min(80)]);
+        assert!(straight.contains(&"x-request-id: mine".to_owned()), "{straight:?}");
+        assert!(straight.contains(&"traceparent: 00-ab-cd-01".to_owned()), "{straight:?}");
+    }
+}

@@ -8,6 +8,8 @@
 //! - **Key**: items with different keys never share a model call. A fingerprint of content.
 //! - **Length bucket**: items of similar length share a call; short ones are padded.
 //! - **Lane**: one stream's row in a stateful model.
+//! - **Frame**: of sound, 32 ms of one stream, the unit of voice detection.
+//! - **Utterance**: what somebody says from a start to an end, cut out of a stream.
 //! - **Executor**: the one owner of a model instance.
 //! - **Session**: one client's stream: its clock, its order, its limits.
 //! - **Door**: a wire protocol. Wire types live in doors only.

@@ -39,6 +39,11 @@ impl Door {
     fn find(&self, name: &str, version: &str) -> Result<Arc<Model>, ApiError> {
         Ok(self.app.models.find(name, parse_version(version)?)?)
     }
+
+    /// The model, in the version asked for or in every one.
+    fn find_all(&self, name: &str, version: &str) -> Result<Vec<Arc<Model>>, ApiError> {
+        Ok(self.app.models.find_all(name, parse_version(version)?)?)
+    }
 }
 
 /// A call that is in the protocol and not in this server.
@@ -130,7 +135,7 @@ impl GrpcInferenceService for Door {
         let models = if request.name.is_empty() {
             self.app.models.all()
         } else {
-            vec![self.find(&request.name, &request.version)?]
+            self.find_all(&request.name, &request.version)?
         };
         let model_stats = models.iter().map(|model| model_statistics(model)).collect();
         Ok(Response::new(Statistics { model_stats }.into()))

@@ -3,7 +3,10 @@
 use axum::{
     Json,
     extract::rejection::BytesRejection,
-    http::{HeaderValue, Method, StatusCode, Uri, header::RETRY_AFTER},
+    http::{
+        HeaderValue, Method, StatusCode, Uri,
+        header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE},
+    },
     response::{IntoResponse, Response},
 };
 use paceline_types::ErrorCode;
@@ -28,12 +31,33 @@ struct Body<'a> {
 }
 
 impl ErrorFacts {
-    /// The response, for the request with this id.
-    pub(super) fn respond(self, request_id: &str) -> Response {
+    /// What a response says went wrong, if anything did.
+    pub(super) fn take(response: &mut Response) -> Option<Self> {
+        // Only the layer that unpacks bodies answers with this, and without a sentence.
+        if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            let message = "the body's Content-Encoding is not known here; gzip and deflate are";
+            return Some(Self {
+                code: ErrorCode::InvalidInput,
+                status: response.status(),
+                message: message.to_owned(),
+            });
+        }
+        response.extensions_mut().remove()
+    }
+
+    /// The response, for the request with this id. `bare` is what it was until now.
+    pub(super) fn respond(self, mut bare: Response, request_id: &str) -> Response {
         let body = Body { error: &self.message, code: self.code.as_str(), request_id };
         let mut response = (self.status, Json(body)).into_response();
         if self.code == ErrorCode::Overloaded {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.code == ErrorCode::Unauthenticated {
+            let how = HeaderValue::from_static("Bearer realm=\"paceline\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, how);
+        }
+        if let Some(methods) = bare.headers_mut().remove(ALLOW) {
+            response.headers_mut().insert(ALLOW, methods);
         }
         response
     }
@@ -55,15 +79,28 @@ impl IntoResponse for ApiError {
     }
 }
 
+impl ApiError {
+    /// For bodies above the limit.
+    pub(super) fn too_large() -> Self {
+        Self {
+            code: ErrorCode::InvalidInput,
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            message: "the request body is larger than this server takes".to_owned(),
+        }
+    }
+
+    /// For bodies that did not come whole.
+    pub(super) fn unreadable(why: &dyn std::error::Error) -> Self {
+        Self::new(ErrorCode::InvalidInput, format!("the request body could not be read: {why}"))
+    }
+}
+
 impl From<BytesRejection> for ApiError {
     fn from(rejection: BytesRejection) -> Self {
-        let status = rejection.status();
-        let message = if status == StatusCode::PAYLOAD_TOO_LARGE {
-            "the request body is larger than this server takes".to_owned()
-        } else {
-            rejection.body_text()
-        };
-        Self { code: ErrorCode::InvalidInput, status, message }
+        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
+            return Self::too_large();
+        }
+        Self::unreadable(&rejection)
     }
 }
 

@@ -9,6 +9,7 @@ use axum::{
 
 use super::{ApiError, App, metadata::ModelPath};
 use crate::oip::{
+    OipError,
     ask::{ask, respond},
     decode_http, encode_http,
 };
@@ -22,10 +23,24 @@ pub(super) async fn infer(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
+    answer(&app, path, &headers, body.map_err(ApiError::from)).await
+}
+
+/// The same, however the request came here.
+pub(super) async fn answer(
+    app: &App,
+    path: ModelPath,
+    headers: &HeaderMap,
+    body: Result<Bytes, ApiError>,
+) -> Result<Response, ApiError> {
     let model = path.find(&app.models)?;
     let header = headers.get(&JSON_LENGTH).map(HeaderValue::as_bytes);
     let version = path.version()?;
     let about = |error| ApiError::about(&model, &error);
+    let says_json = |kind: &HeaderValue| kind.as_bytes().starts_with(b"application/json");
+    if header == Some(b"0") && headers.get(CONTENT_TYPE).is_some_and(says_json) {
+        return Err(about(OipError::RawJson));
+    }
     let mut request =
         decode_http(path.model, version, header, &body?, model.signature()).map_err(about)?;
     let wanted = std::mem::take(&mut request.outputs);

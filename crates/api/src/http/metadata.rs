@@ -14,17 +14,17 @@ use serde::Deserialize;
 use super::{ApiError, App};
 use crate::oip::{
     config::to_json,
-    describe::{model_config, model_metadata, model_statistics, repository, server_metadata},
-    meta::{ModelMetadata, RepositoryEntry, ServerMetadata},
+    describe::{model_config, model_metadata, model_statistics, server_metadata},
+    meta::{ModelMetadata, ServerMetadata},
     parse_version,
     statistics::Statistics,
 };
 
 /// The part of a path that names a model.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 pub(super) struct ModelPath {
     pub(super) model: String,
-    version: Option<String>,
+    pub(super) version: Option<String>,
 }
 
 impl ModelPath {
@@ -62,15 +62,13 @@ pub(super) async fn statistics(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
 ) -> Result<Json<Statistics>, ApiError> {
-    let model = path.find(&app.models)?;
-    Ok(Json(Statistics { model_stats: vec![model_statistics(&model)] }))
+    let models = app.models.find_all(&path.model, path.version()?)?;
+    Ok(Json(Statistics {
+        model_stats: models.iter().map(|model| model_statistics(model)).collect(),
+    }))
 }
 
 pub(super) async fn all_statistics(State(app): State<App>) -> Json<Statistics> {
     let models = app.models.all();
     Json(Statistics { model_stats: models.iter().map(|model| model_statistics(model)).collect() })
-}
-
-pub(super) async fn repository_index(State(app): State<App>) -> Json<Vec<RepositoryEntry>> {
-    Json(repository(app.control.known()))
 }

@@ -11,14 +11,14 @@ use axum::{
     Json,
     body::Bytes,
     extract::{Path, Query, State, rejection::BytesRejection},
+    http::Uri,
     response::{
         IntoResponse as _, Response,
         sse::{Event, Sse},
     },
 };
 use futures_util::{Stream, stream};
-use paceline_batch::Ride;
-use paceline_pipeline::{Ask, InferError, Model, adapt::Encoded};
+use paceline_pipeline::{Ask, InferError, Model, Ride, adapt::Encoded};
 use paceline_types::{ErrorCode, Tensor};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -53,10 +53,20 @@ enum Switch {
 pub(super) async fn infer(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
-    options: Result<Query<Options>, axum::extract::rejection::QueryRejection>,
+    uri: Uri,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    let Query(options) = options.map_err(|rejection| {
+    answer(&app, &path, &uri, body.map_err(ApiError::from)).await
+}
+
+/// The same, however the request came here.
+pub(super) async fn answer(
+    app: &App,
+    path: &ModelPath,
+    uri: &Uri,
+    body: Result<Bytes, ApiError>,
+) -> Result<Response, ApiError> {
+    let Query(options) = Query::<Options>::try_from_uri(uri).map_err(|rejection| {
         ApiError::new(
             ErrorCode::InvalidInput,
             format!("{}; batch=off and ride=on are known", rejection.body_text()),
@@ -184,6 +194,7 @@ fn in_list(result: Result<Value, ApiError>) -> Value {
 fn with_ride(mut answer: Value, ride: &Ride, wants_ride: bool) -> Value {
     if let (true, Value::Object(object)) = (wants_ride, &mut answer) {
         let ride = json!({
+            "parts": ride.parts,
             "batch": ride.batch,
             "items": ride.items,
             "rows": ride.rows,

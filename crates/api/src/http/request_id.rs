@@ -12,7 +12,7 @@ use std::{
 
 use axum::{
     extract::Request,
-    http::{HeaderName, HeaderValue},
+    http::{HeaderMap, HeaderName, HeaderValue},
     middleware::Next,
     response::Response,
 };
@@ -31,26 +31,45 @@ static NEXT: LazyLock<AtomicU64> = LazyLock::new(|| AtomicU64::new(RandomState::
 
 /// Gives each request its id, and writes errors.
 pub(super) async fn layer(request: Request, next: Next) -> Response {
-    let own = request.headers().get(&HEADER).filter(|id| is_plain(id)).cloned();
-    let trace = request.headers().get(&TRACE).filter(|trace| is_plain(trace)).cloned();
-    let mut response = next.run(request).await;
-    let id = own.unwrap_or_else(fresh);
-    if let Some(facts) = response.extensions_mut().remove::<ErrorFacts>() {
-        response = facts.respond(id.to_str().unwrap_or_default());
+    let marks = Marks::of(request.headers());
+    marks.put(next.run(request).await)
+}
+
+/// What of a request goes back with its answer.
+#[derive(Debug)]
+pub(super) struct Marks {
+    id: Option<HeaderValue>,
+    trace: Option<HeaderValue>,
+}
+
+impl Marks {
+    /// Those of a request with these headers.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let own = |name| headers.get(name).filter(|value| is_plain(value)).cloned();
+        Self { id: own(&HEADER), trace: own(&TRACE) }
     }
-    response.headers_mut().insert(HEADER.clone(), id);
-    if let Some(trace) = trace {
-        response.headers_mut().insert(TRACE.clone(), trace);
+
+    /// Marks the answer; where it is an error, it is written now.
+    pub(super) fn put(self, mut response: Response) -> Response {
+        let id = self.id.unwrap_or_else(fresh);
+        if let Some(facts) = ErrorFacts::take(&mut response) {
+            response = facts.respond(response, id.to_str().unwrap_or_default());
+        }
+        response.headers_mut().insert(HEADER.clone(), id);
+        if let Some(trace) = self.trace {
+            response.headers_mut().insert(TRACE.clone(), trace);
+        }
+        response
     }
-    response
 }
 
 /// An id that no other request of this process has.
 fn fresh() -> HeaderValue {
     // Multiplying by an odd number spreads neighbours apart and keeps them distinct.
     let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let text = format!("{number:016x}");
-    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("unknown"))
+    let digit = |at: usize| b"0123456789abcdef"[(number >> (60 - 4 * at)) as usize & 15];
+    let text: [u8; 16] = std::array::from_fn(digit);
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("unknown"))
 }
 
 /// Whether a value may stand in a log line and in JSON as it is.

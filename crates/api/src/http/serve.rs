@@ -1,57 +1,109 @@
 //! Sockets: accepted, bounded, and drained. Nothing here knows what is served.
+//!
+//! No request sets a timer. Each connection counts what happens on it ([`Watch`]), and a judge
+//! looks at the counters now and then ([`Judge`]), so a request costs a few additions and an idle
+//! connection one sleeping timer.
 
-use std::{sync::Arc, time::Duration};
+mod exchange;
+mod judge;
+mod places;
+mod socket;
+mod watch;
 
-use axum::Router;
+use std::{io, sync::Arc, time::Duration};
+
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
-    service::TowerToHyperService,
 };
-use tokio::{net::TcpListener, sync::Semaphore, time::sleep};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Bounds on connections.
-#[derive(Debug, Clone, Copy)]
+use self::{
+    exchange::Entry,
+    judge::{Judge, Verdict},
+    places::Place,
+    socket::{Metered, Socket},
+    watch::Watch,
+};
+use super::Entrance;
+use crate::tls::Tls;
+
+pub use self::places::Places;
+
+/// How long things may take, and how much of them there may be, on each connection.
+///
+/// What is cut is cut after at least the time that is named here, and at most twice that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServeLimits {
-    /// Most connections at once; further ones wait to be accepted.
-    pub max_connections: usize,
-    /// Longest a client may take to send a request's head, or to send the next one.
+    /// The TLS handshake; then from the connection's beginning to the first request's head; then
+    /// each further head once its first byte is there.
     pub header_timeout: Duration,
+    /// How long a connection may be open with no request on it.
+    pub idle_timeout: Duration,
+    /// How long a client may neither send what is waited for nor read what is ready.
+    pub stall_timeout: Duration,
+    /// The same, and for idle connections too, once the server is told to stop.
+    pub drain_stall: Duration,
+    /// Most requests at once on an HTTP/2 connection.
+    pub max_streams: u32,
+    /// Most bytes of a request's head.
+    pub max_head: u32,
+    /// How often HTTP/2 clients are asked whether they are there.
+    pub ping_interval: Duration,
+    /// How long they may take to say so.
+    pub ping_timeout: Duration,
 }
 
-/// Serves until `stop`, then lets every connection finish what it is doing. `spawn` is where
-/// connections run.
+impl Default for ServeLimits {
+    fn default() -> Self {
+        Self {
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            stall_timeout: Duration::from_secs(30),
+            drain_stall: Duration::from_secs(7),
+            max_streams: 1024,
+            max_head: 32 << 10,
+            ping_interval: Duration::from_secs(20),
+            ping_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// One listener and what is behind it.
+#[derive(Debug)]
+pub struct Listening {
+    /// Where clients come in.
+    pub listener: TcpListener,
+    /// What they must speak, where that is TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// What answers them.
+    pub entrance: Entrance,
+    /// How many there may be.
+    pub places: Arc<Places>,
+}
+
+/// Serves until `stop`, then lets every connection finish what it is doing. `connections` is where
+/// they run.
 pub async fn serve(
-    listener: TcpListener,
-    router: Router,
+    listening: Listening,
     limits: ServeLimits,
     connections: TaskTracker,
     stop: CancellationToken,
 ) {
-    let places = Arc::new(Semaphore::new(limits.max_connections));
-    let service = TowerToHyperService::new(router);
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_buf_size(64 << 10)
-        .http2()
-        .timer(TokioTimer::new())
-        // Tensors are large: with the default of 64 KiB a client stalls for an answer each time.
-        .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(16 << 20)
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(Duration::from_secs(20))
-        .max_concurrent_streams(1024)
-        .max_header_list_size(32 << 10);
+    let Listening { listener, tls, entrance, places } = listening;
+    let door = Arc::new(Door { builder: builder(&limits), entrance, tls, limits, stop });
     loop {
-        // CANCEL SAFETY: acquiring and accepting lose nothing when dropped.
+        // CANCEL SAFETY: a connection that is accepted and has no place yet is closed.
         let (stream, place) = tokio::select! {
-            () = stop.cancelled() => return,
+            () = door.stop.cancelled() => return,
             accepted = accept(&listener, &places) => match accepted {
-                Ok(accepted) => accepted,
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => continue,
                 Err(error) => {
                     // Out of descriptors, most likely; others will close theirs.
                     tracing::warn!(%error, "cannot accept a connection");
@@ -60,42 +112,122 @@ pub async fn serve(
                 }
             },
         };
-        let connection =
-            builder.serve_connection(TokioIo::new(stream), service.clone()).into_owned();
-        connections.spawn(drive(connection, stop.clone(), place));
+        connections.spawn(Arc::clone(&door).converse(stream, place));
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> std::io::Result<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    Ok((stream, place))
+fn builder(limits: &ServeLimits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        // The judge does this, also for those who send nothing at all, and without a timer for
+        // every request.
+        .header_read_timeout(None)
+        .max_buf_size((limits.max_head as usize).max(8 << 10))
+        .http2()
+        .timer(TokioTimer::new())
+        // Tensors are large: with the default of 64 KiB a client stalls for an answer each time.
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(16 << 20)
+        .max_send_buf_size(256 << 10)
+        .keep_alive_interval(limits.ping_interval)
+        .keep_alive_timeout(limits.ping_timeout)
+        .max_concurrent_streams(limits.max_streams)
+        .max_header_list_size(limits.max_head)
+        // Streams that are opened to be reset, and frames that only make work.
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(256);
+    builder
 }
 
-/// Drives one connection; when told to stop, it finishes the request it is at and closes.
-async fn drive<P>(
-    connection: auto::Connection<
-        'static,
-        TokioIo<tokio::net::TcpStream>,
-        TowerToHyperService<Router>,
-        TokioExecutor,
-    >,
-    stop: CancellationToken,
-    _place: P,
-) {
-    let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
+/// The next connection that has a place; `None` for one that could not be given any.
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Places>,
+) -> io::Result<Option<(TcpStream, Place)>> {
+    let (stream, peer) = match listener.accept().await {
+        // It was gone before it was here; the next one need not wait for that.
+        Err(error) if is_about_one(&error) => return Ok(None),
+        accepted => accepted?,
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended badly");
+    let Some(place) = places.take(peer.ip()).await else {
+        tracing::debug!(%peer, "too many connections from this address");
+        return Ok(None);
+    };
+    // Neither matters to whom is gone already.
+    drop(stream.set_nodelay(true));
+    drop(SockRef::from(&stream).set_tcp_keepalive(&keepalive()));
+    Ok(Some((stream, place)))
+}
+
+fn is_about_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// For peers that vanished while they had nothing to send, in whatever protocol.
+fn keepalive() -> TcpKeepalive {
+    TcpKeepalive::new().with_time(Duration::from_mins(1)).with_interval(Duration::from_secs(15))
+}
+
+/// What all connections of a listener share.
+struct Door {
+    builder: auto::Builder<TokioExecutor>,
+    entrance: Entrance,
+    tls: Option<Arc<Tls>>,
+    limits: ServeLimits,
+    stop: CancellationToken,
+}
+
+impl Door {
+    /// One connection, from its first byte to its last.
+    async fn converse(self: Arc<Self>, stream: TcpStream, place: Place) {
+        // CANCEL SAFETY: a handshake that is cut off is a connection on which nothing was asked.
+        let socket = tokio::select! {
+            () = self.stop.cancelled() => return,
+            greeted = timeout(self.limits.header_timeout, self.greet(stream)) => match greeted {
+                Ok(Ok(socket)) => socket,
+                Ok(Err(error)) => return tracing::debug!(%error, "no TLS could be agreed on"),
+                Err(_) => return tracing::debug!("a handshake took too long"),
+            },
+        };
+        let watch = Arc::new(Watch::default());
+        let socket = Metered::new(socket, Arc::clone(&watch), place);
+        let entry = Entry::new(self.entrance.clone(), Arc::clone(&watch));
+        let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(socket), entry);
+        let mut connection = std::pin::pin!(connection);
+        let mut judge = Judge::new(self.limits);
+        let mut is_stopping = false;
+        loop {
+            // CANCEL SAFETY: the connection is only borrowed, the others hold nothing.
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(error, "a connection ended badly");
+                    }
+                    return;
+                }
+                () = self.stop.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    judge.hurry();
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = sleep(judge.interval()) => match judge.look(watch.sight()) {
+                    Verdict::Stay => {}
+                    Verdict::Close => connection.as_mut().graceful_shutdown(),
+                    Verdict::Cut(why) => return tracing::debug!(why, "a connection was cut"),
+                }
+            }
+        }
+    }
+
+    async fn greet(&self, stream: TcpStream) -> io::Result<Socket> {
+        match &self.tls {
+            None => Ok(Socket::Plain { stream }),
+            Some(tls) => {
+                let stream = Box::new(tls.acceptor().accept(stream).await?);
+                Ok(Socket::Tls { stream })
+            }
+        }
     }
 }

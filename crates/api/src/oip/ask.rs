@@ -1,8 +1,8 @@
 //! From a decoded request to a model, and from its outputs to a response: the same for HTTP and
 //! gRPC.
 
-use paceline_batch::{Key, Priority, Ride};
-use paceline_pipeline::{Ask, Model};
+use paceline_batch::{Key, Priority};
+use paceline_pipeline::{Ask, Model, Ride};
 use paceline_types::{Tensor, TensorSpec};
 use smallvec::SmallVec;
 
@@ -47,6 +47,9 @@ pub fn ask(request: InferRequest, model: &Model) -> Result<(Ask, Pending), OipEr
     } else {
         let place = |name: &String| signature.outputs.iter().position(|spec| spec.name == *name);
         let places = outputs.iter().map(|output| {
+            if output.classes.is_some() {
+                return Err(OipError::Classification(Name::from(&*output.name)));
+            }
             place(&output.name).ok_or_else(|| {
                 OipError::UnknownOutput(Name::from(&*output.name), names(&signature.outputs))
             })
@@ -61,10 +64,11 @@ pub fn ask(request: InferRequest, model: &Model) -> Result<(Ask, Pending), OipEr
         params: if own().next().is_none() { Key::ANY } else { fingerprint(own()) },
         priority: params.priority.map_or(Priority::NORMAL, Priority::level),
         timeout: params.timeout,
-        stream: params.sequence.map(|sequence| match sequence.id {
-            SequenceId::Number(number) => number,
-            SequenceId::Text(text) => Key::of(&text).low64(),
+        stream: params.sequence.as_ref().map(|sequence| match &sequence.id {
+            SequenceId::Number(number) => *number,
+            SequenceId::Text(text) => Key::of(text).low64(),
         }),
+        sequence: params.sequence,
     };
     let empty_final_response = params.empty_final_response;
     Ok((ask, Pending { id, wants_ride, outputs, empty_final_response }))
@@ -100,6 +104,7 @@ fn ride_parameters(model: &Model, ride: &Ride) -> Vec<(String, ParamValue)> {
     };
     let count = |n: usize| ParamValue::Uint(n as u64);
     [
+        ("parts", count(ride.parts)),
         ("batch", ParamValue::Uint(ride.batch)),
         ("batch_items", count(ride.items)),
         ("batch_rows", count(ride.rows)),

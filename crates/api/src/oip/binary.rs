@@ -63,6 +63,10 @@ fn decode_raw(
     let [spec] = &*signature.inputs else {
         return Err(OipError::RawInputs { inputs: signature.inputs.len() });
     };
+    // Nothing is not an empty tensor: most likely the body was forgotten.
+    if body.is_empty() {
+        return Err(OipError::NoInputs);
+    }
     let mut shape = raw_shape(spec, body.len())
         .ok_or_else(|| OipError::RawShape { input: (&*spec.name).into(), bytes: body.len() })?;
     if signature.batched {

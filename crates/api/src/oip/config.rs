@@ -6,6 +6,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
+use paceline_pipeline::VersionPolicy;
 use paceline_types::{DType, Signature};
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
@@ -17,7 +18,7 @@ use super::{
         ModelSequenceBatching, ModelTransactionPolicy, ModelVersionPolicy,
         model_config::SchedulingChoice,
         model_instance_group::Kind,
-        model_version_policy::{Latest, PolicyChoice},
+        model_version_policy::{All, Latest, PolicyChoice, Specific},
     },
 };
 
@@ -26,6 +27,8 @@ use super::{
 pub struct ConfigFacts {
     /// The model's name.
     pub name: String,
+    /// Which of its versions are served.
+    pub version_policy: VersionPolicy,
     /// What runs it, in the words of metadata.
     pub platform: String,
     /// What runs it, in one word.
@@ -93,12 +96,11 @@ pub fn describe(facts: ConfigFacts, signature: &Signature) -> proto::ModelConfig
         count: saturate(facts.instances),
         ..ModelInstanceGroup::default()
     };
-    let latest = PolicyChoice::Latest(Latest { num_versions: 1 });
     proto::ModelConfig {
         name: facts.name,
         platform: facts.platform,
         backend: facts.backend,
-        version_policy: Some(ModelVersionPolicy { policy_choice: Some(latest) }),
+        version_policy: Some(version_policy(&facts.version_policy)),
         max_batch_size: saturate(facts.max_batch_size),
         input: signature.inputs.iter().map(input).collect(),
         output: signature.outputs.iter().map(output).collect(),
@@ -163,6 +165,21 @@ pub(super) fn descriptor() -> MessageDescriptor {
     DESCRIPTOR.clone()
 }
 
+fn version_policy(policy: &VersionPolicy) -> ModelVersionPolicy {
+    let signed = |version: u64| i64::try_from(version).unwrap_or(i64::MAX);
+    let choice = match policy {
+        VersionPolicy::Latest(most) => {
+            let num_versions = u32::try_from(most.get()).unwrap_or(u32::MAX);
+            PolicyChoice::Latest(Latest { num_versions })
+        }
+        VersionPolicy::All => PolicyChoice::All(All {}),
+        VersionPolicy::Specific(named) => PolicyChoice::Specific(Specific {
+            versions: named.iter().map(|version| signed(*version)).collect(),
+        }),
+    };
+    ModelVersionPolicy { policy_choice: Some(choice) }
+}
+
 fn scheduling(batching: &Batching) -> Option<SchedulingChoice> {
     match batching {
         Batching::Off => None,
@@ -202,6 +219,7 @@ mod tests {
         };
         let signature = Signature { inputs: vec![spec], outputs: vec![], batched: true };
         let facts = ConfigFacts {
+            version_policy: VersionPolicy::default(),
             name: "m".to_owned(),
             platform: "onnxruntime_onnx".to_owned(),
             backend: "onnxruntime".to_owned(),

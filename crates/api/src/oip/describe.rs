@@ -35,10 +35,13 @@ pub fn model_config(model: &Model) -> proto::ModelConfig {
     let max_items = u32::try_from(facts.limits.max_items()).unwrap_or(u32::MAX);
     let described = ConfigFacts {
         name: facts.name.clone(),
+        version_policy: facts.version_policy.clone(),
         platform: facts.platform.clone(),
         backend: facts.platform.split('_').next().unwrap_or_default().to_owned(),
         max_batch_size: if is_batched { max_items } else { 0 },
-        batching: if is_batched && facts.mode == Mode::Batch {
+        batching: if let Some(max_idle) = model.sequence_idle() {
+            Batching::Sequence { max_idle }
+        } else if is_batched && facts.mode == Mode::Batch {
             Batching::Dynamic { max_wait: facts.limits.max_wait() }
         } else {
             Batching::Off
@@ -72,6 +75,7 @@ pub fn model_statistics(model: &Model) -> ModelStatistics {
             compute_output: span(requests.n_good, 0),
             cache_hit: Span::default(),
             cache_miss: Span::default(),
+            cancel: span(requests.n_cancelled, requests.cancelled_ns),
         },
         batch_stats: batches
             .batch_rows

@@ -41,6 +41,11 @@ pub enum OipError {
         /// As it came.
         body: usize,
     },
+    /// A body that is said to be JSON and to have none.
+    #[error(
+        "Inference-Header-Content-Length is 0, so the body is one raw tensor, but Content-Type says JSON"
+    )]
+    RawJson,
     /// Bytes at the end that no input claims.
     #[error(
         "the body has {left} bytes more than its JSON and the `binary_data_size` of its inputs add up to"
@@ -55,6 +60,9 @@ pub enum OipError {
     /// An input that the model does not take.
     #[error("the model has no input `{0}`; it takes {1}")]
     UnknownInput(Name, Name),
+    /// Labels instead of scores.
+    #[error("output `{0}`: `classification` is not supported; ask for the scores themselves")]
+    Classification(Name),
     /// An input that the model takes and the request does not have.
     #[error("input `{0}` is missing")]
     MissingInput(Name),
@@ -334,9 +342,10 @@ impl OipError {
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
-            Self::SharedMemory { .. } | Self::BinaryOutputOnly { .. } | Self::NotText { .. } => {
-                ErrorCode::Unsupported
-            }
+            Self::SharedMemory { .. }
+            | Self::Classification(_)
+            | Self::BinaryOutputOnly { .. }
+            | Self::NotText { .. } => ErrorCode::Unsupported,
             Self::NonFinite { .. } => ErrorCode::ModelFailed,
             _ => ErrorCode::InvalidInput,
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use paceline_pipeline::{Sequence, SequenceId};
 use paceline_types::Tensor;
 
 use super::{MAX_PARAMETERS, Name, OipError};
@@ -50,26 +51,6 @@ pub struct InferParams {
     pub empty_final_response: bool,
     /// Every other parameter, for the model, in the order sent. No key occurs twice.
     pub other: Vec<(String, ParamValue)>,
-}
-
-/// A stateful run of requests, and where in it this one stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sequence {
-    /// Which run.
-    pub id: SequenceId,
-    /// Whether this request opens it.
-    pub start: bool,
-    /// Whether this request closes it.
-    pub end: bool,
-}
-
-/// The name of a sequence: never 0, never empty.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum SequenceId {
-    /// As most clients number theirs.
-    Number(u64),
-    /// As some name theirs.
-    Text(String),
 }
 
 /// A parameter's value. JSON integers are `Int` where they fit, else `Uint`.
@@ -129,6 +110,9 @@ impl ParamsReader {
             }
             "sequence_id" => {
                 self.sequence_id = match value {
+                    ParamValue::Text(text) if MAX_SEQUENCE_ID < text.len() => {
+                        return Err(wrong("a non-negative integer or a string of up to 128 bytes"));
+                    }
                     ParamValue::Text(text) => (!text.is_empty()).then_some(SequenceId::Text(text)),
                     value => {
                         let id = value
@@ -177,6 +161,8 @@ impl ParamsReader {
     }
 }
 
+/// Longest name of a sequence in bytes: it is kept for as long as the sequence is open.
+const MAX_SEQUENCE_ID: usize = 128;
 const A_BOOL: &str = "true or false";
 
 impl ParamValue {

@@ -53,6 +53,9 @@ pub struct InferStatistics {
     pub cache_hit: Span,
     /// Looked for in a cache in vain.
     pub cache_miss: Span,
+    /// Withdrawn, since the client left before there was an answer. Over gRPC it stands under
+    /// `response_stats`, where the protocol has a place for it.
+    pub cancel: Span,
 }
 
 /// How often something happened, and how long it took in all.
@@ -103,11 +106,19 @@ impl From<ModelStatistics> for proto::ModelStatistics {
             last_inference: statistics.last_inference,
             inference_count: statistics.inference_count,
             execution_count: statistics.execution_count,
+            response_stats: [("0".to_owned(), cancelled(&statistics.inference_stats))].into(),
             inference_stats: Some(statistics.inference_stats.into()),
             batch_stats: statistics.batch_stats.into_iter().map(Into::into).collect(),
             memory_usage: statistics.memory_usage.into_iter().map(Into::into).collect(),
-            response_stats: std::collections::BTreeMap::new(),
         }
+    }
+}
+
+/// Every request has one answer, the first.
+fn cancelled(statistics: &InferStatistics) -> proto::InferResponseStatistics {
+    proto::InferResponseStatistics {
+        cancel: Some(statistics.cancel.into()),
+        ..proto::InferResponseStatistics::default()
     }
 }
 
@@ -170,6 +181,7 @@ mod tests {
             "compute_output",
             "cache_hit",
             "cache_miss",
+            "cancel",
         ] {
             let span = &model["inference_stats"][stage];
             assert!(span["count"].is_u64() && span["ns"].is_u64(), "{stage}");

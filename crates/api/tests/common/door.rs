@@ -4,8 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use paceline_api::{
-    App, Readiness, grpc,
-    http::{ServeLimits, serve},
+    App, Readiness,
+    gate::Gate,
+    grpc,
+    http::{Listening, Places, ServeLimits, serve},
     oip::proto::{
         ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
         model_infer_request::InferInputTensor,
@@ -16,7 +18,8 @@ use paceline_backend::{
     simulated::Settings,
 };
 use paceline_pipeline::{
-    Answer, Blueprint, Build, Control, ControlError, Known, Mode, Model, Models,
+    Answer, Blueprint, Build, Control, ControlError, Known, Mode, Model, Models, SequenceLimits,
+    VersionPolicy,
 };
 use paceline_types::{ErrorCode, Signature, Tensor};
 use tokio::{
@@ -67,9 +70,11 @@ impl Door {
         let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let limits = ServeLimits { max_connections: 16, header_timeout: PATIENCE };
-        let router = grpc::router(app.clone(), stop.clone()).unwrap();
-        tokio::spawn(serve(listener, router, limits, connections.clone(), stop.clone()));
+        let router = grpc::router(app.clone(), Gate::open(), stop.clone()).unwrap();
+        let listening =
+            Listening { listener, tls: None, entrance: router.into(), places: Places::new(16, 16) };
+        let limits = ServeLimits::default();
+        tokio::spawn(serve(listening, limits, connections.clone(), stop.clone()));
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         Self { app, model, channel: endpoint.connect().await.unwrap(), connections, stop }
     }
@@ -194,6 +199,7 @@ fn blueprint(build: Build) -> Blueprint {
     Blueprint {
         name: "m".to_owned(),
         version: 1,
+        version_policy: VersionPolicy::default(),
         platform: "paceline_simulated".to_owned(),
         mode: Mode::Batch,
         batch: paceline_batch::Settings {
@@ -203,6 +209,7 @@ fn blueprint(build: Build) -> Blueprint {
         instances: 1,
         build,
         ragged: Box::new(|_| Ok(Ragged::default())),
+        sequences: SequenceLimits::default(),
         warm_up_length: 1,
         adapter: None,
     }

@@ -33,19 +33,27 @@ impl OnnxRuntimeSession {
         options: &OnnxOptions,
     ) -> Result<Self, LoadError> {
         let environment = environment(&library::find(options)?)?;
+        let refused = |cause| LoadError::Engine { engine: "ONNX Runtime", cause };
+        let mut builder = guarded(|| {
+            let builder =
+                OrtSession::builder(&environment).and_then(|builder| configured(builder, options));
+            builder.map_err(|cause| cause.to_string())
+        })
+        .map_err(refused)?;
+        if let Some(device) = options.cuda_device {
+            let words = |cause: ort::Error| cause.to_string().trim_end_matches('.').to_owned();
+            builder = guarded(|| on_cuda(builder, device).map_err(words))
+                .map_err(|cause| LoadError::NoCuda { device, cause })?;
+        }
         let session = guarded(|| {
-            let session = OrtSession::builder(&environment)
-                .and_then(|builder| configured(builder, options))
-                .and_then(|mut builder| {
-                    if graph.has_external_data {
-                        builder.commit_from_file(&options.path)
-                    } else {
-                        builder.commit_from_memory(&graph.bytes)
-                    }
-                });
+            let session = if graph.has_external_data {
+                builder.commit_from_file(&options.path)
+            } else {
+                builder.commit_from_memory(&graph.bytes)
+            };
             session.map_err(|cause| cause.to_string())
         })
-        .map_err(|cause| LoadError::Engine { engine: "ONNX Runtime", cause })?;
+        .map_err(refused)?;
         Ok(Self {
             session,
             inputs: plan.inputs.iter().map(|port| port.name.clone()).collect(),
@@ -95,7 +103,7 @@ fn configured(builder: SessionBuilder, options: &OnnxOptions) -> ort::Result<Ses
         GraphLevel::Extended => GraphOptimizationLevel::Level2,
         GraphLevel::All => GraphOptimizationLevel::All,
     };
-    let builder = builder
+    Ok(builder
         .with_optimization_level(level)?
         .with_intra_threads(options.threads.map_or(0, Into::into))?
         // Threads that spin between calls take the cores that other models need.
@@ -104,8 +112,11 @@ fn configured(builder: SessionBuilder, options: &OnnxOptions) -> ort::Result<Ses
         .with_memory_pattern(false)?
         // A product with int8 weights is computed in float32, as the graph says. By default its
         // other side is rounded to 8 bits as well, and answers change in the third digit.
-        .with_config_entry("session.qdq_matmulnbits_accuracy_level", "1")?;
-    let Some(device) = options.cuda_device else { return Ok(builder) };
+        .with_config_entry("session.qdq_matmulnbits_accuracy_level", "1")?)
+}
+
+/// Runs on a CUDA device, or fails: never on the processor instead.
+fn on_cuda(builder: SessionBuilder, device: u32) -> ort::Result<SessionBuilder> {
     let device = i32::try_from(device)
         .map_err(|_| ort::Error::new(format!("there is no device {device}")))?;
     let cuda = ep::CUDA::default().with_device_id(device).build().error_on_failure();

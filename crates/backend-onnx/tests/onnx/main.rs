@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod agreement;
+mod conformance;
 mod graphs;
 mod refusal;
 mod support;

@@ -119,7 +119,7 @@ fn without_onnx_runtime_the_error_says_how_to_get_it() {
         assert!(error.contains("run `pip install onnxruntime`"), "{error}");
     }
     let cuda = OnnxOptions { cuda_device: Some(0), ..options(file.path(), Engine::Rten) };
-    assert!(error(&cuda).contains("`cuda_device` needs ONNX Runtime"));
+    assert!(error(&cuda).contains("a CUDA `device` needs ONNX Runtime"));
 }
 
 #[test]
@@ -130,8 +130,11 @@ fn cuda_that_is_not_there_is_an_error_and_not_the_cpu() {
     // The library that the tests install has no CUDA in it.
     let error = error(&OnnxOptions { cuda_device: Some(0), ..options });
 
-    assert!(error.contains("ONNX Runtime cannot run this model"), "{error}");
-    assert!(error.to_lowercase().contains("cuda"), "{error}");
+    assert!(
+        error.contains("CUDA device 0 cannot be had: CUDA execution provider is not enabled"),
+        "{error}"
+    );
+    assert!(error.contains("install `onnxruntime-gpu`"), "{error}");
 }
 
 #[test]

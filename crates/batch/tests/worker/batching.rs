@@ -195,3 +195,32 @@ async fn waiting_happens_where_it_pays() {
     let last: Vec<usize> = echo.calls().iter().rev().take(20).map(Vec::len).collect();
     assert!(7 * 20 <= last.iter().sum::<usize>(), "mostly all eight ride together: {last:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_groups_of_clients_become_one() {
+    // Eight clients start half a call after eight others. Left to themselves the groups would
+    // alternate for ever, each call half empty.
+    let echo = Echo::taking(50);
+    let batcher = start(&Settings { max_items: Some(16), ..Settings::default() }, &echo, 1);
+    for rows in [1, 16] {
+        batcher.learn(0, rows, echo.fixed);
+    }
+    let clients: Vec<_> = (0..16_u32)
+        .map(|client| {
+            let batcher = batcher.clone();
+            tokio::spawn(async move {
+                sleep(std::time::Duration::from_millis(25 * u64::from(client % 2))).await;
+                for _ in 0..30 {
+                    sleep(std::time::Duration::from_micros(100 + 20 * u64::from(client))).await;
+                    batcher.submit(client, &Tag::default()).await.unwrap().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.await.unwrap();
+    }
+
+    let sizes: Vec<usize> = echo.calls().iter().map(Vec::len).collect();
+    assert!(sizes.iter().skip(10).take(15).all(|&size| size == 16), "{sizes:?}");
+}

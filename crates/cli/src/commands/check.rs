@@ -1,9 +1,12 @@
 //! `paceline check`.
 
 use anyhow::Context as _;
-use paceline_server::config::{
-    Config, ModelSection,
-    load::{check, load},
+use paceline_server::{
+    check_access,
+    config::{
+        Config, ModelSection,
+        load::{check, load},
+    },
 };
 
 use crate::{
@@ -21,6 +24,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
         vec![(None, check::<ModelSection>(&text, &place).map_err(|error| refused(&error))?)]
     } else {
         let config: Config = load(Some(&args.file), [], &[]).map_err(|error| refused(&error))?;
+        check_access(&config.server)
+            .map_err(|error| Failure::Refused(format!("{place}: {error}")))?;
         config.models.into_iter().map(|(name, section)| (Some(name), section)).collect()
     };
     for (name, section) in sections {

@@ -31,6 +31,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         tracing::info!(
             http = %server.address(),
             grpc = %server.grpc_address(),
+            admin = server.admin_address().map(tracing::field::display),
             models = server.models().all().len(),
             "serving"
         );

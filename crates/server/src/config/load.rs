@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::Config;
+use super::{Config, Secret};
 
 /// Variables that begin with this set what their name spells: `PACELINE__SERVER__LISTEN`.
 const PREFIX: &str = "PACELINE__";
@@ -56,21 +56,34 @@ pub fn load(
         let own: Table = toml::from_str(&text).map_err(|error| invalid(&place, &error))?;
         merge(&mut table, own);
     }
-    for (name, value) in environment {
+    let environment: Vec<(String, String)> = environment.into_iter().collect();
+    for (name, value) in &environment {
         if let Some(path) = name.strip_prefix(PREFIX) {
             let path: Vec<String> = path.split("__").map(str::to_lowercase).collect();
-            set(&mut table, &path, &value);
-            parse(&table, &name)?;
+            set(&mut table, &path, value);
+            parse(&table, name)?;
         }
     }
     for argument in sets {
         let (path, value) =
             argument.split_once('=').ok_or_else(|| ConfigError::Set(argument.clone()))?;
-        let path: Vec<String> = path.split('.').map(str::to_owned).collect();
-        set(&mut table, &path, value);
-        parse(&table, &format!("--set {argument}"))?;
+        let keys: Vec<String> = path.split('.').map(str::to_owned).collect();
+        set(&mut table, &keys, value);
+        let place = if is_secret(path) { path } else { argument };
+        parse(&table, &format!("--set {place}"))?;
     }
-    parse(&table, "configuration")
+    let mut config = parse(&table, "configuration")?;
+    for token in &mut config.server.tokens {
+        let held = environment.iter().find(|(name, _)| token.token_env.as_ref() == Some(name));
+        token.from_env = held.map(|(_, value)| Secret::from(value.clone()));
+    }
+    Ok(config)
+}
+
+/// Whether what a key holds must not be shown. It may be misspelt.
+fn is_secret(key: &str) -> bool {
+    let last = key.trim().rsplit('.').next().unwrap_or_default();
+    last.contains("token") || strsim::damerau_levenshtein(last, "token") <= 2
 }
 
 /// Reads a file of any section with helpful errors.
@@ -87,12 +100,34 @@ fn parse(table: &Table, place: &str) -> Result<Config, ConfigError> {
 }
 
 fn invalid(place: &str, error: &toml::de::Error) -> ConfigError {
-    let message = error.to_string();
+    let message = without_secrets(&error.to_string());
     let message = match suggestion(error.message()) {
         Some(meant) => format!("{}\ndid you mean `{meant}`?", message.trim_end()),
         None => message.trim_end().to_owned(),
     };
     ConfigError::Invalid { place: place.to_owned(), message }
+}
+
+/// A message as it is, unless it is about a secret. Then the place must do, and what is said of
+/// keys, which are none.
+fn without_secrets(message: &str) -> String {
+    // Of a file the line is shown, of other layers the key is named.
+    let shows = |line: &str| {
+        let (_, text) = line.split_once(" | ")?;
+        let keys = text.split('=').rev().skip(1);
+        Some(keys.filter_map(|key| key.rsplit(['{', ',']).next()).any(is_secret))
+    };
+    let is_place = |line: &str| line.starts_with("in `");
+    let names = |line: &str| is_place(line) && line.contains("token");
+    if !message.lines().any(|line| names(line) || shows(line) == Some(true)) {
+        return message.to_owned();
+    }
+    let says_no_value = |line: &&str| {
+        is_place(line) || line.starts_with("TOML parse error") || line.starts_with("unknown field")
+    };
+    let mut lines: Vec<&str> = message.lines().filter(says_no_value).collect();
+    lines.push("a token is a table of texts: name, roles, and one of token, token_file, token_env");
+    lines.join("\n")
 }
 
 /// What a misspelt key was likely meant to be, from "unknown field `a`, expected one of `b`, `c`".
@@ -202,6 +237,27 @@ mod tests {
             load(None, [], &["models.m.batch.max_wait=soon".to_owned()]).unwrap_err().to_string();
         assert!(refused.contains("`soon` is no duration"), "{refused}");
         assert!(load(None, [], &["nonsense".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_mistake_near_a_token_does_not_print_it() {
+        for text in [
+            "[[server.tokens]]\nname = \"a\"\ntokne = \"canary\"\n",
+            "[[server.tokens]]\nname = \"a\"\ntoken = [\"canary\"]\n",
+            "[[server.tokens]]\ntoken = \"canary\nname = \"a\"\n",
+            "[server]\ntokens = [{ name = \"a\", tokne = \"canary\" }]\n",
+            "[server]\ntokens = \"canary\"\n",
+        ] {
+            let refused = load(Some(file(text).path()), [], &[]).unwrap_err().to_string();
+            assert!(!refused.contains("canary"), "{refused}");
+            assert!(refused.contains("line "), "{refused}");
+        }
+        let set = ["server.tokens=[{name='a', tokn='canary'}]".to_owned()];
+        let refused = load(None, [], &set).unwrap_err().to_string();
+        assert!(!refused.contains("canary"), "{refused}");
+        let variable = [variable("PACELINE__SERVER__TOKENS", "canary")];
+        let refused = load(None, variable, &[]).unwrap_err().to_string();
+        assert!(!refused.contains("canary"), "{refused}");
     }
 
     #[test]

@@ -1,0 +1,202 @@
+//! One request and its answer, and whose turn it is: the client's, which must not take for ever,
+//! or the server's, which may.
+
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::{Request, Response, Version, body::Incoming};
+use pin_project_lite::pin_project;
+
+use super::{
+    super::{Entrance, entrance::Entered},
+    watch::Watch,
+};
+
+/// Where requests of one connection enter.
+#[derive(Debug)]
+pub(super) struct Entry {
+    entrance: Entrance,
+    watch: Arc<Watch>,
+}
+
+impl Entry {
+    pub(super) const fn new(entrance: Entrance, watch: Arc<Watch>) -> Self {
+        Self { entrance, watch }
+    }
+}
+
+impl hyper::service::Service<Request<Incoming>> for Entry {
+    type Response = Response<Answer>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        self.watch.begin(request.version() == Version::HTTP_2);
+        let exchange =
+            Arc::new(Exchange { watch: Arc::clone(&self.watch), turn: AtomicU8::new(HANDLED) });
+        let open = Open(Arc::clone(&exchange));
+        let answer = self.entrance.call(request.map(|body| Question { body, exchange }));
+        Answering { answer, open: Some(open) }
+    }
+}
+
+/// A handler works on it.
+const HANDLED: u8 = 0;
+/// A handler waits for more of the body.
+const AWAITED: u8 = 1;
+/// The answer's next part is not there yet.
+const PENDING: u8 = 2;
+/// The answer's next part waits for the client to take it.
+const OFFERED: u8 = 3;
+/// It is over.
+const OVER: u8 = 4;
+
+const fn is_ours(turn: u8) -> bool {
+    matches!(turn, HANDLED | PENDING)
+}
+
+#[derive(Debug)]
+struct Exchange {
+    watch: Arc<Watch>,
+    turn: AtomicU8,
+}
+
+impl Exchange {
+    fn turn(&self, now: u8) {
+        let before = self.turn.swap(now, Relaxed);
+        self.count(before, now);
+    }
+
+    /// Only from `before`: once there is an answer, its body says whose turn it is. A stream's
+    /// client may be silent for as long as it likes.
+    fn turn_from(&self, before: u8, now: u8) {
+        if self.turn.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
+            self.count(before, now);
+        }
+    }
+
+    fn count(&self, before: u8, now: u8) {
+        match (is_ours(before), is_ours(now)) {
+            (true, false) => self.watch.remove_busy(),
+            (false, true) => self.watch.add_busy(),
+            _ => {}
+        }
+    }
+}
+
+/// The one who ends an exchange, by being dropped.
+#[derive(Debug)]
+struct Open(Arc<Exchange>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.turn(OVER);
+        self.0.watch.end();
+    }
+}
+
+/// A request's body.
+#[derive(Debug)]
+pub(super) struct Question {
+    body: Incoming,
+    exchange: Arc<Exchange>,
+}
+
+impl http_body::Body for Question {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if polled.is_pending() {
+            self.exchange.turn_from(HANDLED, AWAITED);
+        } else if self.exchange.turn.load(Relaxed) == AWAITED {
+            self.exchange.turn_from(AWAITED, HANDLED);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        // Whoever waited for more of it no longer does.
+        self.exchange.turn_from(AWAITED, HANDLED);
+    }
+}
+
+pin_project! {
+    /// An answer to come.
+    pub(super) struct Answering {
+        #[pin]
+        answer: Entered,
+        open: Option<Open>,
+    }
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Answer>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let answer = ready!(this.answer.poll(context))?;
+        let open = this.open.take();
+        if let Some(Open(exchange)) = &open {
+            // The head is ready; it is for the client to take it and have the body asked for.
+            exchange.turn(OFFERED);
+        }
+        Poll::Ready(Ok(answer.map(|body| Answer { body, open })))
+    }
+}
+
+/// An answer's body.
+#[derive(Debug)]
+pub(super) struct Answer {
+    body: Body,
+    open: Option<Open>,
+}
+
+impl http_body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if let Some(Open(exchange)) = &self.open {
+            exchange.turn(if polled.is_pending() { PENDING } else { OFFERED });
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,13 @@
+//! Who gets in and how long they may stay, asked of a whole server over real sockets.
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test that cannot go on has failed, and it supervises itself"
+)]
+
+mod browser;
+mod listeners;
+mod sockets;
+mod support;
+mod tls;
+mod tokens;
