@@ -146,20 +146,7 @@ impl Model {
             batcher.learn(if ragged.inputs.is_empty() { 0 } else { length }, rows, took);
         }
         let healths = ready.iter().map(Instance::health).collect();
-        let n_alive = Arc::new(AtomicUsize::new(ready.len()));
-        for (number, instance) in ready.into_iter().enumerate() {
-            let (alive, model) = (Arc::clone(&n_alive), name.clone());
-            run_on_thread(
-                format!("{name}-{number}"),
-                Runner::new(batcher.attach(), instance),
-                move |ended| {
-                    alive.fetch_sub(1, Ordering::Relaxed);
-                    if let Err(cause) = ended {
-                        tracing::error!(model, number, %cause, "an instance is gone for good");
-                    }
-                },
-            )?;
-        }
+        let n_alive = start(&name, &batcher, ready)?;
         let (signature, padded) = as_clients_see_it(&full, &ragged);
         let is_free = |spec: &TensorSpec| spec.dims.contains(&Dim::Any);
         let model = Self {
@@ -371,6 +358,29 @@ impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Model").field("facts", &self.facts).finish_non_exhaustive()
     }
+}
+
+/// Runs each instance on a thread of its own, and keeps count of those that live.
+fn start(
+    name: &str,
+    batcher: &Batcher<Item, Output, Vec<Tensor>>,
+    instances: Vec<Instance>,
+) -> std::io::Result<Arc<AtomicUsize>> {
+    let n_alive = Arc::new(AtomicUsize::new(instances.len()));
+    for (number, instance) in instances.into_iter().enumerate() {
+        let (alive, model) = (Arc::clone(&n_alive), name.to_owned());
+        run_on_thread(
+            format!("{name}-{number}"),
+            Runner::new(batcher.attach(), instance),
+            move |ended| {
+                alive.fetch_sub(1, Ordering::Relaxed);
+                if let Err(cause) = ended {
+                    tracing::error!(model, number, %cause, "an instance is gone for good");
+                }
+            },
+        )?;
+    }
+    Ok(n_alive)
 }
 
 /// The signature without inputs that are made here, and which of its inputs' axes are padded.
