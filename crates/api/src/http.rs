@@ -73,6 +73,7 @@ pub fn needs() -> impl Iterator<Item = (&'static str, Needs)> {
 }
 
 /// Every route, behind `gate`, with a straight way for inference.
+#[must_use]
 pub fn entrance(app: App, gate: Gate) -> Entrance {
     let gate = Arc::new(gate);
     Entrance::new(router(app.clone(), Arc::clone(&gate)), app, gate)

@@ -317,3 +317,51 @@ async fn an_answer_is_compressed_only_where_the_question_was() {
         assert_eq!(packed.get_ref().raw_output_contents, plain.get_ref().raw_output_contents);
     }
 }
+
+/// The numbers of a stream's answers, whether each was the last, and the error if there was one.
+async fn counted(door: &Door, request: proto::ModelInferRequest) -> (Vec<f32>, Vec<bool>, String) {
+    let (mut numbers, mut lasts, mut error) = (Vec::new(), Vec::new(), String::new());
+    let answers = door.client().model_stream_infer(stream::iter([request])).await.unwrap();
+    let mut answers = answers.into_inner();
+    while let Some(answer) = answers.message().await.unwrap() {
+        error = answer.error_message;
+        let answer = answer.infer_response.unwrap();
+        assert_eq!(answer.id, "c");
+        let last = answer.parameters["triton_final_response"].parameter_choice.clone();
+        lasts.push(last == Some(ParameterChoice::BoolParam(true)));
+        let contents = answer.raw_output_contents.first();
+        numbers.extend(contents.map(|raw| f32::from_le_bytes(raw[..].try_into().unwrap())));
+    }
+    (numbers, lasts, error)
+}
+
+#[tokio::test]
+async fn a_model_that_streams_gives_its_results_as_they_come() {
+    let door = Door::open_counting().await;
+
+    let (numbers, lasts, error) = counted(&door, ask("c", &[3.0])).await;
+    assert_eq!((numbers, lasts, &*error), (vec![1.0, 2.0, 3.0], vec![false; 3], ""));
+
+    let mut told = ask("c", &[2.0]);
+    let yes = proto::InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+    told.parameters.insert("triton_enable_empty_final_response".to_owned(), yes);
+    let (numbers, lasts, _) = counted(&door, told).await;
+    assert_eq!((numbers, lasts), (vec![1.0, 2.0], vec![false, false, true]));
+
+    let (numbers, lasts, error) = counted(&door, ask("c", &[20.0])).await;
+    assert_eq!((numbers.len(), lasts.last()), (12, Some(&true)));
+    assert!(error.contains("thirteen"), "{error}");
+}
+
+#[tokio::test]
+async fn a_model_that_streams_says_so_where_it_is_asked_for_one_answer() {
+    let door = Door::open_counting().await;
+    let mut client = door.client();
+
+    let status = client.model_infer(ask("c", &[3.0])).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    assert!(status.message().contains("ModelStreamInfer"), "{status}");
+    let asked = proto::ModelConfigRequest { name: "m".to_owned(), ..Default::default() };
+    let config = client.model_config(asked).await.unwrap().into_inner().config.unwrap();
+    assert!(config.model_transaction_policy.unwrap().decoupled);
+}

@@ -1,3 +1,32 @@
-//! Python and `PyTorch` models in supervised worker processes; tensors cross in shared memory.
+//! Python and `PyTorch` models in supervised worker processes.
 //!
-//! Nothing is here yet; ARCHITECTURE.md says what belongs here and what this crate may depend on.
+//! Each instance of a model is a process of its own that runs the package in `python/`. Tensors
+//! cross in shared memory: sealed anonymous files, made here and handed over by descriptor. What
+//! goes through the socket are small messages of one size.
+//!
+//! The worker runs a stranger's code, so what it says is checked like any input from outside. Its
+//! memory is never mapped here: a reply is copied out once with one bounded read, and only the
+//! copy is looked at. So nothing changes after it was checked, a worker cannot make the server
+//! fault, and there is no `unsafe` in this crate.
+//!
+//! A [supervisor](supervisor) owns each process: it starts it, watches it, ends it when a call
+//! hangs, and starts it again. The executor's thread and the supervisor meet at a [desk](desk).
+
+#![forbid(unsafe_code)]
+
+mod backend;
+mod declared;
+mod desk;
+mod frame;
+mod link;
+mod logs;
+mod message;
+mod options;
+mod package;
+mod process;
+mod restarts;
+mod segment;
+mod supervisor;
+
+pub use backend::PythonBackend;
+pub use options::PythonOptions;

@@ -19,7 +19,7 @@ use paceline_types::{Dim, Tensor, TensorSpec};
 use self::sample::{sample, shape_of};
 use crate::{
     Backend, BackendError, Call, Outputs,
-    executor::zeros_of_state,
+    form::zeros_of_state,
     join_rows, split_rows,
     stack::{concat, slice},
 };

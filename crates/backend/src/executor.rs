@@ -8,8 +8,10 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::{
-    Backend, BackendError, Call, Outputs, Ragged, StateSpec,
-    stack::{concat, crop, slice, split, stack},
+    Backend, BackendError, Call, EarlySender, Health, Outputs, Ragged, StackedCall,
+    early::Listeners,
+    form::{Form, Scattered, failed, zeros, zeros_of_state},
+    stack::split,
 };
 
 /// What is submitted: the inputs in the signature's order, without those that are made here.
@@ -17,6 +19,16 @@ use crate::{
 pub struct Item {
     /// Each has a leading extent of the item's rows where the model is batched.
     pub inputs: SmallVec<[Tensor; 2]>,
+    /// Where results go that come before the last; without it they are not wanted.
+    pub early: Option<EarlySender>,
+}
+
+impl Item {
+    /// An item with one result.
+    #[must_use]
+    pub const fn new(inputs: SmallVec<[Tensor; 2]>) -> Self {
+        Self { inputs, early: None }
+    }
 }
 
 /// What comes back: the outputs in the signature's order.
@@ -29,7 +41,7 @@ pub type Rebuild = Box<dyn FnMut() -> Result<Box<dyn Backend>, BackendError> + S
 pub struct Instance {
     backend: Box<dyn Backend>,
     rebuild: Rebuild,
-    ragged: Arc<Ragged>,
+    form: Form,
 }
 
 /// What warming up found out.
@@ -46,13 +58,20 @@ impl Instance {
     /// An instance, how to make another, and which of its axes are padded.
     #[must_use]
     pub fn new(backend: Box<dyn Backend>, rebuild: Rebuild, ragged: Arc<Ragged>) -> Self {
-        Self { backend, rebuild, ragged }
+        let form = Form::of(&*backend, ragged);
+        Self { backend, rebuild, form }
     }
 
     /// What the model takes and gives.
     #[must_use]
     pub fn signature(&self) -> &Signature {
         self.backend.signature()
+    }
+
+    /// Whether it can run calls, to be asked from any thread.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.backend.health()
     }
 
     /// The state in which a lane of this model begins: zeros.
@@ -140,21 +159,46 @@ impl Instance {
     ) -> Result<(), BackendError> {
         let riders: SmallVec<[Rider<'_, Item, Vec<Tensor>>; 8]> = call.riders().collect();
         let item_rows: SmallVec<[usize; 8]> = riders.iter().map(|rider| rider.rows).collect();
-        let rows = if self.signature().batched { call.padded_rows } else { 1 };
-        let inputs = self.gather(&riders, rows)?;
-        let Outputs { tensors, failed: bad_rows } =
-            self.backend.run(&Call { inputs: &inputs, rows })?;
-        let mut split_outputs = self.scatter(tensors, &riders, &item_rows, rows)?;
+        let Self { backend, form, .. } = self;
+        let rows = if form.signature.batched { call.padded_rows } else { 1 };
+        let inputs = form.gather(&riders, rows)?;
+        let mut listeners = Listeners::new(form, &riders, &item_rows, rows);
+        let ran = backend.run_stacked(&StackedCall { inputs: &inputs, rows }, &mut |early| {
+            listeners.deliver(early)
+        });
+        let Outputs { tensors, failed: bad_rows } = match ran {
+            // Who has had a result must not get it again, so the call is not run again in parts.
+            Err(error) if listeners.has_delivered => {
+                let cause = Arc::new(error) as Cause;
+                let reply = |rider: &Rider<'_, _, _>| Reply::error(rider.id, Arc::clone(&cause));
+                replies.extend(riders.iter().map(reply));
+                return Ok(());
+            }
+            ran => ran?,
+        };
         let mut first_row = 0;
-        for (at, rider) in riders.iter().enumerate() {
-            let own = first_row..first_row + rider.rows;
-            first_row = own.end;
-            let bad = bad_rows.iter().find(|(row, _)| own.contains(row));
-            let Scattered { outputs, states } = std::mem::take(&mut split_outputs[at]);
+        let bad: SmallVec<[Option<BackendError>; 8]> = riders
+            .iter()
+            .enumerate()
+            .map(|(at, rider)| {
+                let own = first_row..first_row + rider.rows;
+                first_row = own.end;
+                let found = bad_rows.iter().find(|(row, _)| own.contains(row));
+                let found = found.map(|(_, message)| BackendError::Failed(message.clone()));
+                found.or_else(|| listeners.trouble(at))
+            })
+            .collect();
+        // Where nobody is left to give outputs to, a model need not have any.
+        let shares = if bad.iter().all(Option::is_some) {
+            Vec::new()
+        } else {
+            form.scatter(tensors, &riders, &item_rows, rows)?
+        };
+        let mut shares = shares.into_iter();
+        for (rider, bad) in riders.iter().zip(bad) {
+            let Scattered { outputs, states } = shares.next().unwrap_or_default();
             replies.push(match bad {
-                Some((_, message)) => {
-                    Reply::error(rider.id, Arc::new(BackendError::Failed(message.clone())))
-                }
+                Some(error) => Reply::error(rider.id, Arc::new(error)),
                 None => {
                     Reply { id: rider.id, outcome: Ok(outputs), state: rider.state.map(|_| states) }
                 }
@@ -162,104 +206,6 @@ impl Instance {
         }
         Ok(())
     }
-
-    /// The call's inputs: each of the items' stacked, lengths and mask made, states joined.
-    fn gather(
-        &self,
-        riders: &[Rider<'_, Item, Vec<Tensor>>],
-        rows: usize,
-    ) -> Result<Vec<Tensor>, BackendError> {
-        let signature = self.backend.signature();
-        let mut given = 0;
-        let mut inputs = Vec::with_capacity(signature.inputs.len());
-        for at in 0..signature.inputs.len() {
-            if let Some((_, dtype)) = self.ragged.lengths.filter(|(input, _)| *input == at) {
-                inputs.push(lengths(riders, rows, dtype));
-            } else if let Some((_, dtype)) = self.ragged.mask.filter(|(input, _)| *input == at) {
-                inputs.push(mask(riders, rows, dtype));
-            } else {
-                let axis = self
-                    .ragged
-                    .inputs
-                    .iter()
-                    .find(|(input, _)| *input == at)
-                    .map(|&(_, axis)| axis);
-                let parts: SmallVec<[&Tensor; 8]> =
-                    riders.iter().filter_map(|rider| rider.item.inputs.get(given)).collect();
-                given += 1;
-                if parts.len() != riders.len() {
-                    return Err(BackendError::Failed(format!(
-                        "input `{}` is missing",
-                        signature.inputs[at].name
-                    )));
-                }
-                inputs.push(if signature.batched {
-                    stack(&parts, rows, axis).map_err(failed)?
-                } else {
-                    parts[0].clone()
-                });
-            }
-        }
-        for (at, state) in self.backend.states().iter().enumerate() {
-            let fresh = zeros_of_state(state, 1);
-            let mut parts: Vec<&Tensor> = riders
-                .iter()
-                .map(|rider| rider.state.and_then(|states| states.get(at)).unwrap_or(&fresh))
-                .collect();
-            parts.resize(rows.max(parts.len()), &fresh);
-            inputs.push(concat(&parts, state.batch_axis).map_err(failed)?);
-        }
-        Ok(inputs)
-    }
-
-    /// The call's outputs and next states, for each item.
-    fn scatter(
-        &self,
-        mut tensors: Vec<Tensor>,
-        riders: &[Rider<'_, Item, Vec<Tensor>>],
-        item_rows: &[usize],
-        rows: usize,
-    ) -> Result<Vec<Scattered>, BackendError> {
-        let signature = self.backend.signature();
-        let (n_outputs, n_states) = (signature.outputs.len(), self.backend.states().len());
-        if tensors.len() != n_outputs + n_states {
-            return Err(BackendError::Failed(format!(
-                "the model gave {} tensors, {} are declared",
-                tensors.len(),
-                n_outputs + n_states
-            )));
-        }
-        let mut scattered: Vec<Scattered> = Vec::new();
-        scattered.resize_with(riders.len(), Scattered::default);
-        let states = tensors.split_off(n_outputs);
-        if !signature.batched || (item_rows.len() == 1 && item_rows[0] == rows) {
-            scattered[0].outputs = tensors;
-        } else {
-            for (at, tensor) in tensors.iter().enumerate() {
-                let axis = self.ragged.outputs.iter().find(|(output, _)| *output == at);
-                let parts = split(at, tensor, item_rows, rows).map_err(failed)?;
-                for ((item, part), rider) in scattered.iter_mut().zip(parts).zip(riders) {
-                    item.outputs.push(match axis {
-                        Some(&(_, axis)) => crop(&part, axis, rider.length as usize),
-                        None => part,
-                    });
-                }
-            }
-        }
-        for (spec, state) in self.backend.states().iter().zip(&states) {
-            for (row, item) in scattered.iter_mut().enumerate() {
-                item.states.push(slice(state, spec.batch_axis, row).map_err(failed)?);
-            }
-        }
-        Ok(scattered)
-    }
-}
-
-/// One item's share of a call's tensors.
-#[derive(Debug, Default)]
-struct Scattered {
-    outputs: Output,
-    states: Vec<Tensor>,
 }
 
 impl Executor<Item, Output, Vec<Tensor>> for Instance {
@@ -268,7 +214,22 @@ impl Executor<Item, Output, Vec<Tensor>> for Instance {
         call: &BatchCall<'_, Item, Output, Vec<Tensor>>,
         replies: &mut Vec<Reply<Output, Vec<Tensor>>>,
     ) -> Result<(), Cause> {
-        self.run(call, replies).map_err(|error| Arc::new(error) as Cause)
+        let outcome = self.run(call, replies);
+        outcome.or_else(|error| {
+            let may_be_input = error.may_be_input();
+            let cause = Arc::new(error) as Cause;
+            if may_be_input {
+                return Err(cause);
+            }
+            // The instance was lost. Smaller calls would find nobody to blame, only lose it again.
+            replies.clear();
+            replies.extend(call.riders().map(|rider| Reply::error(rider.id, Arc::clone(&cause))));
+            Ok(())
+        })
+    }
+
+    async fn ready(&mut self) {
+        self.backend.ready();
     }
 
     async fn recover(&mut self) -> Result<(), Cause> {
@@ -304,31 +265,6 @@ where
     thread.spawn(move || ended(runner.run_blocking())).map(drop)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the form that `map_err` takes")]
-fn failed(error: crate::StackError) -> BackendError {
-    BackendError::Failed(error.to_string())
-}
-
-/// A row's worth of zeros for each of `rows` rows of a state.
-pub(crate) fn zeros_of_state(state: &StateSpec, rows: usize) -> Tensor {
-    let mut shape: Shape = state
-        .input
-        .dims
-        .iter()
-        .map(|dim| match dim {
-            Dim::Fixed(extent) => *extent,
-            Dim::Any => 0,
-        })
-        .collect();
-    shape.insert(state.batch_axis.min(shape.len()), rows);
-    zeros(state.input.dtype, shape)
-}
-
-fn zeros(dtype: DType, shape: Shape) -> Tensor {
-    let n_bytes = shape.iter().product::<usize>() * dtype.size().unwrap_or(4);
-    Tensor::build(dtype, shape, vec![0; n_bytes].into()).expect("as many bytes as the shape says")
-}
-
 /// Numbers that differ from place to place; zeros of types in which that says little.
 fn sample(dtype: DType, shape: Shape) -> Tensor {
     let n_elements: usize = shape.iter().product();
@@ -341,33 +277,4 @@ fn sample(dtype: DType, shape: Shape) -> Tensor {
         }
         _ => zeros(dtype, shape),
     }
-}
-
-/// For each row, its item's length.
-fn lengths(riders: &[Rider<'_, Item, Vec<Tensor>>], rows: usize, dtype: DType) -> Tensor {
-    let lengths = riders.iter().flat_map(|rider| std::iter::repeat_n(rider.length, rider.rows));
-    integers(lengths, [rows].as_slice().into(), dtype)
-}
-
-/// For each row and place, 1 where its item has something.
-fn mask(riders: &[Rider<'_, Item, Vec<Tensor>>], rows: usize, dtype: DType) -> Tensor {
-    let longest = riders.iter().map(|rider| rider.length).max().unwrap_or(0);
-    let lengths = riders.iter().flat_map(|rider| std::iter::repeat_n(rider.length, rider.rows));
-    let places = lengths.flat_map(|length| (0..longest).map(move |at| u32::from(at < length)));
-    integers(places, [rows, longest as usize].as_slice().into(), dtype)
-}
-
-/// Whole numbers in the given type, followed by zeros for padding rows.
-fn integers(values: impl Iterator<Item = u32>, shape: Shape, dtype: DType) -> Tensor {
-    let size = dtype.size().unwrap_or(1);
-    let mut data = Vec::with_capacity(shape.iter().product::<usize>() * size);
-    for value in values {
-        match dtype {
-            #[expect(clippy::cast_precision_loss, reason = "lengths are below 2^24")]
-            DType::F32 => data.extend((value as f32).to_le_bytes()),
-            _ => data.extend(&u64::from(value).to_le_bytes()[..size]),
-        }
-    }
-    data.resize(shape.iter().product::<usize>() * size, 0);
-    Tensor::build(dtype, shape, data.into()).expect("as many bytes as the shape says")
 }

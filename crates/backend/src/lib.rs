@@ -6,17 +6,23 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod early;
 mod error;
 mod executor;
+mod form;
+mod health;
 pub mod simulated;
 mod stack;
 
+pub use early::{Early, EarlyOutputs, EarlySender};
 pub use error::BackendError;
 pub use executor::{Instance, Item, Output, Rebuild, WarmUp, run_on_thread};
+pub use health::Health;
 pub use simulated::Simulated;
-pub use stack::{Ragged, StackError, join_rows, split_rows};
+pub use stack::{Piece, Ragged, StackError, Stacked, join_rows, split_rows};
 
 use paceline_types::{Signature, Tensor, TensorSpec};
+use smallvec::SmallVec;
 
 /// One instance of a model. Owned by one executor; never shared, never behind a lock.
 pub trait Backend: Send {
@@ -28,6 +34,19 @@ pub trait Backend: Send {
         &[]
     }
 
+    /// Most rows that it takes in one call, where the model itself says so.
+    fn max_rows(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether it can run calls, to be asked from any thread.
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    /// Waits until it can run a call, or until waiting longer is of no use.
+    fn ready(&mut self) {}
+
     /// Runs one call.
     ///
     /// # Errors
@@ -35,6 +54,26 @@ pub trait Backend: Send {
     /// When the call as a whole failed. An item that failed alone goes into
     /// [`Outputs::failed`] instead.
     fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError>;
+
+    /// Whether a call gives results before the last one. Its items' last result is empty then.
+    fn streams(&self) -> bool {
+        false
+    }
+
+    /// Runs one call as the executor has it: its inputs not copied together yet, and with a place
+    /// for results that come before the last. Most backends need neither.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    fn run_stacked(
+        &mut self,
+        call: &StackedCall<'_>,
+        _early: &mut Early<'_>,
+    ) -> Result<Outputs, BackendError> {
+        let inputs: SmallVec<[Tensor; 4]> = call.inputs.iter().map(Stacked::to_tensor).collect();
+        self.run(&Call { inputs: &inputs, rows: call.rows })
+    }
 }
 
 /// A tensor that a stream carries from one call to the next.
@@ -58,11 +97,20 @@ pub struct Call<'a> {
     pub rows: usize,
 }
 
+/// What one call works on, before its inputs are copied together.
+#[derive(Debug, Clone, Copy)]
+pub struct StackedCall<'a> {
+    /// As those of a [`Call`].
+    pub inputs: &'a [Stacked],
+    /// Rows in this call, padding rows included.
+    pub rows: usize,
+}
+
 /// What one call gives.
 #[derive(Debug, Clone, Default)]
 pub struct Outputs {
     /// The outputs in the signature's order, then the next states in their order, stacked as
-    /// the inputs were.
+    /// the inputs were. None will do where every row failed.
     pub tensors: Vec<Tensor>,
     /// Rows that failed alone, each with the model's own words. The others are good.
     pub failed: Vec<(usize, String)>,

@@ -6,6 +6,7 @@
 
 use bytes::{Bytes, BytesMut};
 use paceline_types::{DType, Shape, Tensor};
+use smallvec::{SmallVec, smallvec};
 
 /// The axis along which items of one batch may differ in length.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -38,6 +39,81 @@ pub enum StackError {
     },
 }
 
+/// A stacked tensor whose bytes are still where they were. Nothing is copied before somebody asks
+/// for it, and then to where it is needed.
+#[derive(Debug, Clone)]
+pub struct Stacked {
+    dtype: DType,
+    shape: Shape,
+    pieces: SmallVec<[Piece; 4]>,
+}
+
+/// Some of a stacked tensor's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// These.
+    Data(Bytes),
+    /// So many zeros.
+    Zeros(usize),
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match self {
+            Self::Data(data) => data.len(),
+            Self::Zeros(n_zeros) => *n_zeros,
+        }
+    }
+}
+
+impl Stacked {
+    /// The type of its elements.
+    #[must_use]
+    pub const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Its extents, outermost first.
+    #[must_use]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Its bytes, in order.
+    #[must_use]
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// All of it in one place; not copied where it is in one place already.
+    #[must_use]
+    pub fn to_tensor(&self) -> Tensor {
+        let data = if let [Piece::Data(data)] = &self.pieces[..] {
+            data.clone()
+        } else {
+            let mut data = BytesMut::with_capacity(self.pieces.iter().map(Piece::len).sum());
+            for piece in &self.pieces {
+                match piece {
+                    Piece::Data(piece) => data.extend_from_slice(piece),
+                    Piece::Zeros(n_zeros) => data.resize(data.len() + n_zeros, 0),
+                }
+            }
+            data.freeze()
+        };
+        let tensor = Tensor::build(self.dtype, self.shape.clone(), data);
+        #[expect(clippy::missing_panics_doc, reason = "stacking made sure of it")]
+        tensor.expect("pieces make what they are said to")
+    }
+}
+
+impl From<Tensor> for Stacked {
+    fn from(tensor: Tensor) -> Self {
+        let shape = Shape::from_slice(tensor.shape());
+        let pieces = smallvec![Piece::Data(tensor.data().clone())];
+        Self { dtype: tensor.dtype(), shape, pieces }
+    }
+}
+
 /// Stacks one input of many items, adding padding rows up to `rows`.
 ///
 /// # Errors
@@ -47,11 +123,14 @@ pub(crate) fn stack(
     parts: &[&Tensor],
     rows: usize,
     padded_axis: Option<usize>,
-) -> Result<Tensor, StackError> {
+) -> Result<Stacked, StackError> {
     let first = parts[0];
     if parts.len() == 1 && first.shape().first() == Some(&rows) {
-        return Ok(first.clone());
+        return Ok(first.clone().into());
     }
+    let size = first.dtype().size();
+    // Strings have no place at which they could be padded.
+    let padded_axis = padded_axis.filter(|_| size.is_some());
     let mut shape = Shape::from_slice(first.shape());
     for part in parts {
         let fits = part.shape().len() == shape.len()
@@ -66,38 +145,40 @@ pub(crate) fn stack(
         }
     }
     shape[0] = rows;
-    let size = first.dtype().size();
-    let capacity = size.map_or(0, |size| shape.iter().product::<usize>() * size);
-    let mut data = BytesMut::with_capacity(capacity);
+    let mut pieces = SmallVec::new();
     for part in parts {
         match (padded_axis, size) {
-            (Some(axis), Some(size)) => pad_into(&mut data, part, shape[axis], axis, size),
-            _ => data.extend_from_slice(part.data()),
+            (Some(axis), Some(size)) => pad_into(&mut pieces, part, shape[axis], axis, size),
+            _ => pieces.push(Piece::Data(part.data().clone())),
         }
     }
     let n_rows: usize = parts.iter().map(|part| part.shape()[0]).sum();
     let per_row: usize = shape[1..].iter().product();
     // A padding row is zeros, or empty strings, which are written as zero lengths.
-    data.resize(data.len() + (rows - n_rows) * per_row * size.unwrap_or(4), 0);
-    let stacked = Tensor::build(first.dtype(), shape.clone(), data.freeze());
-    stacked.map_err(|_| StackError::Shapes(shape.to_vec(), first.shape().to_vec()))
+    let n_zeros = rows.saturating_sub(n_rows) * per_row * size.unwrap_or(4);
+    pieces.push(Piece::Zeros(n_zeros));
+    Ok(Stacked { dtype: first.dtype(), shape, pieces })
 }
 
 /// Appends a tensor whose `axis` is stretched to `length` with zeros.
-fn pad_into(data: &mut BytesMut, part: &Tensor, length: usize, axis: usize, size: usize) {
+fn pad_into(
+    pieces: &mut SmallVec<[Piece; 4]>,
+    part: &Tensor,
+    length: usize,
+    axis: usize,
+    size: usize,
+) {
     let own = part.shape()[axis];
     let inner = part.shape()[axis + 1..].iter().product::<usize>() * size;
-    if own == length || own == 0 {
-        let outer = part.shape()[..axis].iter().product::<usize>();
-        data.extend_from_slice(part.data());
-        if own == 0 {
-            data.resize(data.len() + outer * length * inner, 0);
-        }
+    let outer = part.shape()[..axis].iter().product::<usize>();
+    if own == length {
+        pieces.push(Piece::Data(part.data().clone()));
         return;
     }
-    for row in part.data().chunks_exact(own * inner) {
-        data.extend_from_slice(row);
-        data.resize(data.len() + (length - own) * inner, 0);
+    for row in 0..outer {
+        let start = row * own * inner;
+        pieces.push(Piece::Data(part.data().slice(start..start + own * inner)));
+        pieces.push(Piece::Zeros((length - own) * inner));
     }
 }
 
@@ -158,7 +239,7 @@ pub fn join_rows(parts: &[&Tensor]) -> Result<Tensor, StackError> {
     let rows = |part: &&Tensor| part.shape().first().copied();
     let total = parts.iter().map(rows).sum::<Option<usize>>();
     match total.filter(|_| !parts.is_empty()) {
-        Some(total) => stack(parts, total, None),
+        Some(total) => Ok(stack(parts, total, None)?.to_tensor()),
         None => Err(StackError::Shapes(Vec::new(), Vec::new())),
     }
 }
@@ -262,7 +343,7 @@ mod tests {
             let rows = item_rows.iter().sum::<usize>() + padding;
             let parts: Vec<&Tensor> = tensors.iter().collect();
 
-            let stacked = stack(&parts, rows, Some(1)).unwrap();
+            let stacked = stack(&parts, rows, Some(1)).unwrap().to_tensor();
             let split = split(0, &stacked, &item_rows, rows).unwrap();
 
             let longest = items.iter().map(|item| item.1).max().unwrap();
@@ -301,7 +382,7 @@ mod tests {
     fn one_whole_item_is_not_copied() {
         let tensor = counting(2, 3, 0);
 
-        let stacked = stack(&[&tensor], 2, None).unwrap();
+        let stacked = stack(&[&tensor], 2, None).unwrap().to_tensor();
 
         assert_eq!(stacked.data().as_ptr(), tensor.data().as_ptr());
     }
@@ -313,7 +394,7 @@ mod tests {
         };
         let (one, two) = (strings(b"\x02\0\0\0hi", 1), strings(b"\0\0\0\0\x01\0\0\0x", 2));
 
-        let stacked = stack(&[&one, &two], 4, None).unwrap();
+        let stacked = stack(&[&one, &two], 4, None).unwrap().to_tensor();
         assert_eq!(stacked.byte_elements().collect::<Vec<_>>(), [&b"hi"[..], b"", b"x", b""]);
         assert_eq!(split(0, &stacked, &[1, 2], 4).unwrap(), [one, two]);
     }

@@ -117,7 +117,7 @@ fn rig(settings: &Settings, has_state: bool) -> Rig {
 fn item(values: &[f32]) -> (Item, Tag) {
     let inputs = smallvec![Tensor::from_f32(&[1, values.len()], values).unwrap()];
     let length = u32::try_from(values.len()).unwrap();
-    (Item { inputs }, Tag { length, ..Tag::default() })
+    (Item::new(inputs), Tag { length, ..Tag::default() })
 }
 
 fn sum(outputs: &Output) -> f32 {
@@ -172,7 +172,7 @@ async fn shapes_that_cannot_be_stacked_fail_alone_where_the_key_lets_them_meet()
     rig.open.send(()).unwrap();
     let tag = Tag { key: Key::of("odd"), ..Tag::default() };
 
-    let odd = rig.batcher.try_submit(Item { inputs: smallvec![flat(2)] }, &tag).unwrap();
+    let odd = rig.batcher.try_submit(Item::new(smallvec![flat(2)]), &tag).unwrap();
 
     assert!(matches!(odd.await, Err(Failure::Panicked | Failure::Model(_))));
     let (item, tag) = item(&[5.0]);
@@ -201,4 +201,43 @@ async fn a_lane_carries_its_state_and_the_thread_ends_with_the_batcher() {
     assert_eq!(sums, [1.0, 101.0, 3.0, 103.0, 6.0, 106.0]);
     drop((lanes, rig.batcher));
     assert!(rig.ended.await.unwrap(), "the executor ended well");
+}
+
+/// Is lost in every call.
+struct Lost(Signature, Arc<Mutex<usize>>);
+
+impl Backend for Lost {
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn run(&mut self, _call: &Call<'_>) -> Result<Outputs, BackendError> {
+        *self.1.lock().unwrap() += 1;
+        Err(BackendError::Crashed("it is gone".to_owned()))
+    }
+}
+
+#[tokio::test]
+async fn a_call_in_which_the_instance_is_lost_is_not_run_again_in_parts() {
+    let n_calls = Arc::new(Mutex::new(0));
+    let signature =
+        Signature { inputs: vec![spec("x", DType::F32, &[])], outputs: vec![], batched: true };
+    let (batcher, timekeeper) = Batcher::pair(Settings::default().validate().unwrap());
+    tokio::spawn(timekeeper.run());
+    let item = || Item::new(smallvec![Tensor::from_f32(&[1], &[0.0]).unwrap()]);
+    let mut tickets = Vec::new();
+    for _ in 0..4 {
+        tickets.push(batcher.submit(item(), &Tag::default()).await.unwrap());
+    }
+    let lost = Lost(signature, Arc::clone(&n_calls));
+    let rebuild = Box::new(|| Err(BackendError::Load("never".to_owned())));
+    let instance = Instance::new(Box::new(lost), rebuild, Arc::default());
+    run_on_thread("lost".to_owned(), Runner::new(batcher.attach(), instance), |_| ()).unwrap();
+
+    for ticket in tickets {
+        let Failure::Model(cause) = ticket.await.unwrap_err() else { panic!("the model's") };
+        let error = cause.downcast_ref::<BackendError>().unwrap();
+        assert!(matches!(error, BackendError::Crashed(_)), "{error}");
+    }
+    assert_eq!(*n_calls.lock().unwrap(), 1);
 }

@@ -20,6 +20,12 @@ pub trait Executor<T, R, S = ()>: Send {
         replies: &mut Vec<Reply<R, S>>,
     ) -> impl Future<Output = Result<(), Cause>> + Send;
 
+    /// Waits until it can run a call. Asked before every pull, so that an executor that is down
+    /// leaves the items to others. It must end by itself: nothing is answered meanwhile.
+    fn ready(&mut self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
     /// Makes the executor whole again after `execute` panicked.
     ///
     /// # Errors

@@ -309,7 +309,8 @@ impl<T, R, S> Flight<T, R, S> {
         let n_items = self.boarded.len();
         let asked = &mut self.boarded[part];
         sort_by_asked(asked, replies)?;
-        if asked.len() == n_items {
+        // A call without one good answer, say of a worker that died, says nothing about the next.
+        if asked.len() == n_items && replies.iter().any(|reply| reply.outcome.is_ok()) {
             self.took = Some(took);
         }
         let (items, rows) = (asked.len(), asked.iter().map(|item| item.rows).sum());

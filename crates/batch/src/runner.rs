@@ -41,10 +41,11 @@ where
     ///
     /// When the executor panicked and could not recover.
     pub async fn run(mut self) -> Result<(), Cause> {
-        while let Some(flight) = self.puller.pull().await {
+        loop {
+            self.executor.ready().await;
+            let Some(flight) = self.puller.pull().await else { return Ok(()) };
             self.fly(flight).await?;
         }
-        Ok(())
     }
 
     /// Runs on the calling thread, for models that compute rather than wait.
@@ -53,10 +54,11 @@ where
     ///
     /// When the executor panicked and could not recover.
     pub fn run_blocking(mut self) -> Result<(), Cause> {
-        while let Some(flight) = self.puller.pull_blocking() {
+        loop {
+            block_on(self.executor.ready());
+            let Some(flight) = self.puller.pull_blocking() else { return Ok(()) };
             block_on(self.fly(flight))?;
         }
-        Ok(())
     }
 
     /// Runs a batch and answers it.

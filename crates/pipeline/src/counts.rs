@@ -1,13 +1,17 @@
 //! What a model did so far, counted in requests.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
+use paceline_backend::Output;
 use tokio::time::Instant;
 
-use crate::Ride;
+use crate::{InferError, Ride};
 
 /// What a model did so far, counted in requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,8 +52,8 @@ pub(crate) struct Counts {
 
 impl Counts {
     /// A request has come.
-    pub(crate) fn begin(&self) -> Counting<'_> {
-        Counting { counts: self, began: Instant::now(), is_done: false }
+    pub(crate) fn begin(self: &Arc<Self>) -> Counting {
+        Counting { counts: Arc::clone(self), began: Instant::now(), is_done: false }
     }
 
     pub(crate) fn read(&self) -> ModelStats {
@@ -70,15 +74,29 @@ impl Counts {
 
 /// One request while it is under way. Dropped before it is done, its client has left.
 #[derive(Debug)]
-pub(crate) struct Counting<'a> {
-    counts: &'a Counts,
+pub(crate) struct Counting {
+    counts: Arc<Counts>,
     began: Instant,
     is_done: bool,
 }
 
-impl Counting<'_> {
+impl Counting {
+    /// Counts what comes of a request of so many rows.
+    pub(crate) async fn count(
+        self,
+        rows: u64,
+        answer: impl Future<Output = Result<(Output, Ride), InferError>>,
+    ) -> Result<(Output, Ride), InferError> {
+        let answer = answer.await;
+        match &answer {
+            Ok((_, ride)) => self.good(ride, rows),
+            Err(_) => self.failed(),
+        }
+        answer
+    }
+
     /// It has a result of so many rows.
-    pub(crate) fn good(mut self, ride: &Ride, rows: u64) {
+    fn good(mut self, ride: &Ride, rows: u64) {
         self.is_done = true;
         add(&self.counts.n_good, 1);
         add(&self.counts.n_rows, rows);
@@ -95,7 +113,7 @@ impl Counting<'_> {
     }
 }
 
-impl Drop for Counting<'_> {
+impl Drop for Counting {
     fn drop(&mut self) {
         if !self.is_done {
             add(&self.counts.n_cancelled, 1);

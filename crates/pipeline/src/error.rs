@@ -20,6 +20,11 @@ pub enum InferError {
         /// As asked for.
         version: u64,
     },
+    /// It gives several results, and was asked for one.
+    #[error(
+        "model `{0}` streams its results; ask by gRPC ModelStreamInfer or by /v1/models/{0}/infer"
+    )]
+    Streams(String),
     /// The tensors do not fit the model.
     #[error(transparent)]
     Mismatch(#[from] MismatchError),
@@ -54,6 +59,7 @@ impl InferError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::UnknownModel(_) | Self::UnknownVersion { .. } => ErrorCode::NotFound,
+            Self::Streams(_) => ErrorCode::Unsupported,
             Self::Mismatch(_) | Self::TooManyRows { .. } => ErrorCode::InvalidInput,
             Self::Sequence(error) => error.code(),
             Self::Join(_) => ErrorCode::ModelFailed,

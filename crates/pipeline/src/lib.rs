@@ -11,8 +11,10 @@ mod error;
 mod model;
 mod models;
 mod parts;
+mod results;
 mod ride;
 mod sequences;
+mod submitted;
 mod vad;
 mod versions;
 
@@ -22,6 +24,7 @@ pub use counts::ModelStats;
 pub use error::InferError;
 pub use model::{Ask, Model, ModelFacts};
 pub use models::{ModelName, Models, NameError};
+pub use results::Results;
 pub use ride::Ride;
 pub use sequences::{Sequence, SequenceError, SequenceId, SequenceLimits};
 pub use vad::{

@@ -8,20 +8,26 @@ use std::{
     time::Duration,
 };
 
-use paceline_backend::{Instance, Item, Output, Ragged, WarmUp, run_on_thread};
+use paceline_backend::{
+    EarlySender, Health, Instance, Item, Output, Ragged, WarmUp, run_on_thread,
+};
 use paceline_batch::{Batcher, Key, Limits, Priority, Runner, Settings, Stats, Tag};
 use paceline_types::{Dim, Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
-use tokio::time::Instant;
+use tokio::sync::mpsc;
 
 use crate::{
-    Blueprint, Clock, InferError, Mode, ModelStats, OpenError, Ride, Sequence, SequenceError,
-    VersionPolicy,
+    Blueprint, Clock, InferError, Mode, ModelStats, OpenError, Results, Ride, Sequence,
+    SequenceError, VersionPolicy,
     adapt::Adapter,
     counts::Counts,
-    parts::{self, Inputs, MAX_PARTS},
+    parts::{self, MAX_PARTS},
     sequences::Sequences,
+    submitted::Submitted,
 };
+
+/// Most results of one request that wait to be read; a client that is further behind loses the rest.
+const EARLY_RESULTS: usize = 64;
 
 /// One version of a model, served. Dropping the last reference closes it; what it accepted is
 /// answered all the same.
@@ -37,7 +43,9 @@ pub struct Model {
     batcher: Batcher<Item, Output, Vec<Tensor>>,
     adapter: Option<Box<dyn Adapter>>,
     n_alive: Arc<AtomicUsize>,
-    counts: Counts,
+    /// Of each instance.
+    healths: Vec<Health>,
+    counts: Arc<Counts>,
     /// For stateful models.
     sequences: Option<Sequences>,
     /// Whose parts those of the next request are that is split.
@@ -63,6 +71,8 @@ pub struct ModelFacts {
     pub limits: Limits,
     /// What warming up found out.
     pub warm_up: WarmUp,
+    /// Whether it gives several results for each request, as they come.
+    pub streams: bool,
 }
 
 /// One request.
@@ -105,11 +115,16 @@ impl Model {
         } = blueprint;
         let first = build(0)?;
         let full = first.signature().clone();
+        let streams = first.streams();
         let ragged = Arc::new((blueprint.ragged)(&full).map_err(OpenError::Ragged)?);
         if mode != Mode::Batch || !full.batched {
             one_by_one(&mut batch);
         }
-        let limits = batch.validate()?;
+        let mut limits = batch.validate()?;
+        if let Some(max_rows) = first.max_rows().filter(|most| *most < limits.max_items()) {
+            batch.max_items = Some(max_rows);
+            limits = batch.validate()?;
+        }
         let mut ready = Vec::with_capacity(instances);
         let mut first = Some(first);
         let mut warm_up = None;
@@ -132,20 +147,8 @@ impl Model {
         for &(rows, took) in &warm_up.times {
             batcher.learn(if ragged.inputs.is_empty() { 0 } else { length }, rows, took);
         }
-        let n_alive = Arc::new(AtomicUsize::new(ready.len()));
-        for (number, instance) in ready.into_iter().enumerate() {
-            let (alive, model) = (Arc::clone(&n_alive), name.clone());
-            run_on_thread(
-                format!("{name}-{number}"),
-                Runner::new(batcher.attach(), instance),
-                move |ended| {
-                    alive.fetch_sub(1, Ordering::Relaxed);
-                    if let Err(cause) = ended {
-                        tracing::error!(model, number, %cause, "an instance is gone for good");
-                    }
-                },
-            )?;
-        }
+        let healths = ready.iter().map(Instance::health).collect();
+        let n_alive = start(&name, &batcher, ready)?;
         let (signature, padded) = as_clients_see_it(&full, &ragged);
         let is_free = |spec: &TensorSpec| spec.dims.contains(&Dim::Any);
         let model = Self {
@@ -158,6 +161,7 @@ impl Model {
                 instances,
                 limits,
                 warm_up,
+                streams,
             },
             length_of: padded.first().copied(),
             padded,
@@ -166,7 +170,8 @@ impl Model {
             batcher,
             adapter: blueprint.adapter,
             n_alive,
-            counts: Counts::default(),
+            healths,
+            counts: Arc::default(),
             sequences,
             // Far from what clients number their sequences with.
             next_split: AtomicU64::new(1 << 63),
@@ -192,10 +197,21 @@ impl Model {
         self.adapter.as_deref()
     }
 
-    /// Whether it can answer: it was warmed up, and an executor lives.
+    /// Whether it can answer: it was warmed up, an executor lives, and an instance is well.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        0 < self.n_alive.load(Ordering::Relaxed)
+        self.trouble().is_none()
+    }
+
+    /// Why it cannot answer, if it cannot.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        if self.n_alive.load(Ordering::Relaxed) == 0 {
+            return Some("none of its instances lives".to_owned());
+        }
+        let mut troubles = self.healths.iter().map(Health::trouble);
+        let first = troubles.next().flatten()?;
+        troubles.all(|trouble| trouble.is_some()).then_some(first)
     }
 
     /// Submits a request and waits for its result. Dropping the future withdraws the request.
@@ -205,16 +221,26 @@ impl Model {
     /// When there is no result, and why.
     pub async fn infer(&self, ask: Ask) -> Result<(Output, Ride), InferError> {
         let counting = self.counts.begin();
-        match self.submit_and_wait(ask).await {
-            Ok((output, ride, rows)) => {
-                counting.good(&ride, rows);
-                Ok((output, ride))
-            }
+        let submitted = if self.facts.streams {
+            Err(InferError::Streams(self.facts.name.clone()))
+        } else {
+            self.submit(ask, None)
+        };
+        match submitted {
+            Ok(submitted) => counting.count(submitted.rows, submitted.wait()).await,
             Err(error) => {
                 counting.failed();
                 Err(error)
             }
         }
+    }
+
+    /// Submits a request and gives its results as they come: one, or several where the model
+    /// streams. Dropping them withdraws the request.
+    pub fn infer_stream(&self, ask: Ask) -> Results {
+        let counting = self.counts.begin();
+        let (early, results) = mpsc::channel(EARLY_RESULTS);
+        Results::new(counting, results, self.submit(ask, Some(early)))
     }
 
     /// What it did so far, in requests.
@@ -240,7 +266,9 @@ impl Model {
         self.batcher.close();
     }
 
-    async fn submit_and_wait(&self, mut ask: Ask) -> Result<(Output, Ride, u64), InferError> {
+    /// Takes a request in, whichever way it goes: in one piece, in parts, or on its sequence's
+    /// lane. Results that come before the last go to `early`.
+    fn submit(&self, ask: Ask, early: Option<EarlySender>) -> Result<Submitted, InferError> {
         let rows = self.signature.rows_of(&ask.inputs)?;
         let length = self.length_of.map_or(0, |(input, axis)| ask.inputs[input].shape()[axis]);
         let tag = Tag {
@@ -251,77 +279,63 @@ impl Model {
             stream: ask.stream,
             ..Tag::default()
         };
-        let inputs = std::mem::take(&mut ask.inputs);
-        let (output, ride) = if let Some(sequences) = &self.sequences {
+        let Ask { inputs, sequence, .. } = ask;
+        if let Some(sequences) = &self.sequences {
             if rows != 1 {
                 return Err(SequenceError::Rows(rows).into());
             }
-            let step = ask.sequence.ok_or(SequenceError::Missing)?;
-            self.infer_step(sequences, step, inputs, tag).await?
-        } else {
-            let most = self.facts.limits.max_rows(tag.length);
-            // Where not even one row fits, the batcher says why.
-            if rows <= most || most == 0 {
-                let tag = sized(&tag, &inputs, rows);
-                let ticket = self.batcher.try_submit(Item { inputs }, &tag)?;
-                let (output, ride) = ticket.with_ride().await?;
-                (output, ride.into())
-            } else {
-                self.infer_parts(&inputs, rows, most, tag).await?
-            }
-        };
-        Ok((output, ride, rows as u64))
+            let step = sequence.ok_or(SequenceError::Missing)?;
+            return self.submit_step(sequences, &step, Item { inputs, early }, &tag);
+        }
+        let most = self.facts.limits.max_rows(tag.length);
+        // Where not even one row fits, the batcher says why. Results of a stream that come before
+        // the last cannot be joined, so neither can its parts.
+        if rows <= most || most == 0 || self.facts.streams {
+            let tag = sized(&tag, &inputs, rows);
+            let first = self.batcher.try_submit(Item { inputs, early }, &tag)?;
+            return Ok(Submitted { first, rest: Vec::new(), open: None, rows: rows as u64 });
+        }
+        self.submit_parts(&inputs, rows, most, tag)
     }
 
     /// One request of a sequence, on the sequence's lane.
-    async fn infer_step(
+    fn submit_step(
         &self,
         sequences: &Sequences,
-        step: Sequence,
-        inputs: Inputs,
-        tag: Tag,
-    ) -> Result<(Output, Ride), InferError> {
-        let open = sequences.enter(&step, &self.batcher)?;
-        let tag = sized(&tag, &inputs, 1);
-        let submitted = open.lane.try_submit(Item { inputs }, &tag);
+        step: &Sequence,
+        item: Item,
+        tag: &Tag,
+    ) -> Result<Submitted, InferError> {
+        let open = sequences.enter(step, &self.batcher)?;
+        let tag = sized(tag, &item.inputs, 1);
+        let submitted = open.lane.try_submit(item, &tag);
         if submitted.is_err() && step.start {
             sequences.forget(&step.id, &open);
         }
-        let (output, ride) = submitted?.with_ride().await?;
-        open.touch(Instant::now());
-        Ok((output, ride.into()))
+        Ok(Submitted { first: submitted?, rest: Vec::new(), open: Some(open), rows: 1 })
     }
 
-    /// A request with more rows than a batch may have. Dropping the future, or one part's failure,
-    /// withdraws every part that has not left yet.
-    async fn infer_parts(
+    /// A request with more rows than a batch may have.
+    fn submit_parts(
         &self,
         inputs: &[Tensor],
         rows: usize,
         most: usize,
         mut tag: Tag,
-    ) -> Result<(Output, Ride), InferError> {
+    ) -> Result<Submitted, InferError> {
         if MAX_PARTS < rows.div_ceil(most) {
             return Err(InferError::TooManyRows { rows, max: most * MAX_PARTS });
         }
         // All parts together have one share of the queue, as any other request has.
         let own = || self.next_split.fetch_add(1, Ordering::Relaxed);
         tag.stream = tag.stream.or_else(|| Some(own()));
-        let mut tickets = Vec::with_capacity(rows.div_ceil(most));
-        for inputs in parts::split(inputs, rows, most)? {
+        let mut tickets = parts::split(inputs, rows, most)?.into_iter().map(|inputs| {
             let tag = sized(&tag, &inputs, inputs[0].shape()[0]);
-            tickets.push(self.batcher.try_submit(Item { inputs }, &tag)?);
-        }
-        let mut outputs = Vec::with_capacity(tickets.len());
-        let mut whole: Option<Ride> = None;
-        for ticket in tickets {
-            let (output, ride) = ticket.with_ride().await?;
-            outputs.push(output);
-            let ride = Ride::from(ride);
-            whole = Some(whole.map_or(ride, |whole| whole.and(ride)));
-        }
-        let whole = whole.ok_or(InferError::TooManyRows { rows, max: 0 })?;
-        Ok((parts::join(&outputs)?, whole))
+            self.batcher.try_submit(Item::new(inputs), &tag)
+        });
+        let first = tickets.next().ok_or(InferError::TooManyRows { rows, max: 0 })??;
+        let rest = tickets.collect::<Result<_, _>>()?;
+        Ok(Submitted { first, rest, open: None, rows: rows as u64 })
     }
 
     /// What must be equal for requests to share a call: parameters, and every extent that is free
@@ -349,6 +363,29 @@ impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Model").field("facts", &self.facts).finish_non_exhaustive()
     }
+}
+
+/// Runs each instance on a thread of its own, and keeps count of those that live.
+fn start(
+    name: &str,
+    batcher: &Batcher<Item, Output, Vec<Tensor>>,
+    instances: Vec<Instance>,
+) -> std::io::Result<Arc<AtomicUsize>> {
+    let n_alive = Arc::new(AtomicUsize::new(instances.len()));
+    for (number, instance) in instances.into_iter().enumerate() {
+        let (alive, model) = (Arc::clone(&n_alive), name.to_owned());
+        run_on_thread(
+            format!("{name}-{number}"),
+            Runner::new(batcher.attach(), instance),
+            move |ended| {
+                alive.fetch_sub(1, Ordering::Relaxed);
+                if let Err(cause) = ended {
+                    tracing::error!(model, number, %cause, "an instance is gone for good");
+                }
+            },
+        )?;
+    }
+    Ok(n_alive)
 }
 
 /// The signature without inputs that are made here, and which of its inputs' axes are padded.

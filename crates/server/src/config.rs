@@ -23,7 +23,10 @@ pub use self::{
     access::{RoleName, TlsSection, TokenSection},
     secret::Secret,
 };
-pub use crate::onnx::{Constant, Device, EngineName, LevelName, OnnxSection};
+pub use crate::{
+    onnx::{Constant, Device, EngineName, LevelName, OnnxSection},
+    python::PythonSection,
+};
 
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -217,6 +220,9 @@ pub struct ModelSection {
     /// For `backend = "onnx"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub onnx: Option<OnnxSection>,
+    /// For `backend = "python"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonSection>,
     /// Which axes are padded where items differ in length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub padding: Option<PaddingSection>,
@@ -231,6 +237,8 @@ pub struct ModelSection {
 pub enum BackendName {
     /// An ONNX file.
     Onnx,
+    /// A Python class, in worker processes.
+    Python,
     /// Nothing: it only takes its time.
     Simulated,
 }
@@ -252,19 +260,19 @@ pub struct PaddingSection {
 }
 
 /// Durations as people write them.
-mod duration {
+pub(crate) mod duration {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         value: &Duration,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&humantime::format_duration(*value))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Duration, D::Error> {
         let text = String::deserialize(deserializer)?;

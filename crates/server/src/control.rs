@@ -152,6 +152,14 @@ impl Control for Repository {
 
     fn known(&self) -> Vec<Known> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.values().flatten().cloned().collect()
+        let trouble = |known: &Known| self.models.find(&known.name, known.version).ok()?.trouble();
+        known
+            .values()
+            .flatten()
+            .map(|known| {
+                let reason = known.reason.clone().or_else(|| trouble(known));
+                Known { reason, ..known.clone() }
+            })
+            .collect()
     }
 }

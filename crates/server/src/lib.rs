@@ -5,6 +5,7 @@ mod certificates;
 pub mod config;
 mod control;
 mod onnx;
+mod python;
 mod repository;
 mod supervise;
 mod triton;

@@ -7,13 +7,14 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     num::NonZeroUsize,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
 use paceline_api::oip::pbtxt;
 use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
 use paceline_backend_onnx::OnnxBackend;
+use paceline_backend_python::PythonBackend;
 use paceline_pipeline::{
     Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy, adapt,
 };
@@ -26,6 +27,9 @@ use crate::{
     },
     triton,
 };
+
+/// The file of a version that ONNX runs.
+const ONNX_FILE: &str = "model.onnx";
 
 /// A model that cannot be served, and why.
 #[derive(Debug, thiserror::Error)]
@@ -113,20 +117,30 @@ fn blueprints(
         None => read_section(folder, name)?,
     };
     let policy = section.version_policy.clone().unwrap_or_default();
-    let there = match (&section.backend, &policy) {
+    let backend = section.backend.unwrap_or_else(|| find_backend(folder));
+    // The first is the one to speak of.
+    let files = match backend {
+        BackendName::Python => section.python.clone().unwrap_or_default().files(),
+        BackendName::Onnx | BackendName::Simulated => vec![ONNX_FILE.to_owned()],
+    };
+    let there = match (backend, &policy) {
         // It has no files, so any version is there.
-        (Some(BackendName::Simulated), VersionPolicy::Specific(named)) => named.clone(),
-        (Some(BackendName::Simulated), _) => BTreeSet::from([1]),
-        _ => onnx_versions(folder),
+        (BackendName::Simulated, VersionPolicy::Specific(named)) => named.clone(),
+        (BackendName::Simulated, _) => BTreeSet::from([1]),
+        (BackendName::Onnx | BackendName::Python, _) => versions_with(folder, &files),
     };
     let versions = policy.choose(&there).map_err(|error| wrong(error.to_string()))?;
     if versions.is_empty() {
         return Err(wrong(format!(
-            "there is no {}/<version>/model.onnx; put the file into a folder named by its version number",
-            folder.display()
+            "there is no {}/<version>/{}; put the file into a folder named by its version number",
+            folder.display(),
+            files[0]
         )));
     }
-    versions.into_iter().map(|version| blueprint(folder, name, version, &section)).collect()
+    versions
+        .into_iter()
+        .map(|version| blueprint(folder, name, version, backend, &section))
+        .collect()
 }
 
 /// One version of one model.
@@ -134,20 +148,31 @@ fn blueprint(
     folder: &Path,
     name: &ModelName,
     version: u64,
+    backend: BackendName,
     section: &ModelSection,
 ) -> Result<Blueprint, LoadError> {
     let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
     let adapter = section.adapter.as_deref().map(|name| adapt::open(name, folder)).transpose();
     let adapter = adapter.map_err(|error| wrong(error.to_string()))?;
-    let (build, platform): (Build, &str) = match section.backend {
-        Some(BackendName::Simulated) => {
+    let own = folder.join(version.to_string());
+    let (build, platform): (Build, &str) = match backend {
+        BackendName::Simulated => {
             let settings = section.simulated.clone().unwrap_or_default();
             settings.validate().map_err(|error| wrong(error.to_string()))?;
             (simulated_build(settings), "paceline_simulated")
         }
-        Some(BackendName::Onnx) | None => {
+        BackendName::Python => {
+            let python = section.python.clone().unwrap_or_default();
+            let options = python.options(name.as_str(), folder, &own);
+            let options = options.map_err(|error| wrong(error.to_string()))?;
+            let build = move |instance| {
+                Ok(Box::new(PythonBackend::load(&options, instance)?) as Box<dyn Backend>)
+            };
+            (Arc::new(build), "python")
+        }
+        BackendName::Onnx => {
             let onnx = section.onnx.clone().unwrap_or_default();
-            let options = onnx.options(onnx_file(folder, version)).map_err(wrong)?;
+            let options = onnx.options(own.join(ONNX_FILE)).map_err(wrong)?;
             let declared = section.declared.clone();
             let build = move |_| {
                 let backend = OnnxBackend::load(&options)?;
@@ -204,15 +229,21 @@ fn simulated_build(settings: simulated::Settings) -> Build {
     })
 }
 
-/// The versions that have a `model.onnx`.
-fn onnx_versions(folder: &Path) -> BTreeSet<u64> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let version = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
-    entries.filter_map(version).filter(|version| onnx_file(folder, *version).is_file()).collect()
+/// What runs a model whose settings do not say so, judged by its files.
+fn find_backend(folder: &Path) -> BackendName {
+    let has = |file: &str| !versions_with(folder, &[file.to_owned()]).is_empty();
+    if has("model.py") && !has(ONNX_FILE) { BackendName::Python } else { BackendName::Onnx }
 }
 
-fn onnx_file(folder: &Path, version: u64) -> PathBuf {
-    folder.join(version.to_string()).join("model.onnx")
+/// The versions that have any of these files.
+fn versions_with(folder: &Path, files: &[String]) -> BTreeSet<u64> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let version = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let is_there = |version: &u64| {
+        let own = folder.join(version.to_string());
+        files.iter().any(|file| own.join(file).is_file())
+    };
+    entries.filter_map(version).filter(is_there).collect()
 }
 
 /// Finds the padded axes by the names in the configuration.

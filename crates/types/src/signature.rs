@@ -142,7 +142,8 @@ impl Signature {
 
 impl TensorSpec {
     /// Whether a shape is one that this input or output may have.
-    fn fits(&self, shape: &[usize], batched: bool) -> bool {
+    #[must_use]
+    pub fn fits(&self, shape: &[usize], batched: bool) -> bool {
         let own = if batched { shape.get(1..) } else { Some(shape) };
         own.is_some_and(|own| {
             own.len() == self.dims.len()
@@ -154,7 +155,8 @@ impl TensorSpec {
     }
 
     /// The declared shape for a reader, `-1` for any extent.
-    fn shape_text(&self, batched: bool) -> String {
+    #[must_use]
+    pub fn shape_text(&self, batched: bool) -> String {
         let batch = batched.then_some(Dim::Any);
         batch.iter().chain(&self.dims).map(Dim::to_string).collect::<Vec<_>>().join(", ")
     }

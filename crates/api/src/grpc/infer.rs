@@ -1,16 +1,46 @@
-//! One request, one answer: `ModelInfer`, and each request of a stream.
+//! One request, one answer: `ModelInfer`.
 
+use std::sync::Arc;
+
+use paceline_pipeline::{Ask, Model};
 use tokio::time::Instant;
 
 use crate::{
     ApiError, App,
     oip::{
-        ask::{ask, respond},
+        ask::{Pending, ask, respond},
         grpc::{decode_request, encode_response},
         parse_version,
         proto::{ModelInferRequest, ModelInferResponse},
     },
 };
+
+/// A request that is understood.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) model: Arc<Model>,
+    pub(super) ask: Ask,
+    pub(super) pending: Pending,
+}
+
+impl Question {
+    /// Reads a request and finds its model.
+    pub(super) fn read(
+        app: &App,
+        message: ModelInferRequest,
+        deadline: Option<Instant>,
+    ) -> Result<Self, ApiError> {
+        let model = app.models.find(&message.model_name, parse_version(&message.model_version)?)?;
+        let (mut ask, pending) = decode_request(message)
+            .and_then(|request| ask(request, &model))
+            .map_err(|error| ApiError::about(&model, &error))?;
+        if let Some(deadline) = deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            ask.timeout = Some(ask.timeout.map_or(left, |timeout| timeout.min(left)));
+        }
+        Ok(Self { model, ask, pending })
+    }
+}
 
 /// Asks a model. Dropping the future withdraws the request.
 pub(super) async fn infer(
@@ -18,14 +48,7 @@ pub(super) async fn infer(
     message: ModelInferRequest,
     deadline: Option<Instant>,
 ) -> Result<ModelInferResponse, ApiError> {
-    let model = app.models.find(&message.model_name, parse_version(&message.model_version)?)?;
-    let (mut question, pending) = decode_request(message)
-        .and_then(|request| ask(request, &model))
-        .map_err(|error| ApiError::about(&model, &error))?;
-    if let Some(deadline) = deadline {
-        let left = deadline.saturating_duration_since(Instant::now());
-        question.timeout = Some(question.timeout.map_or(left, |timeout| timeout.min(left)));
-    }
-    let (outputs, ride) = model.infer(question).await?;
-    Ok(encode_response(respond(&model, pending, outputs, &ride)))
+    let Question { model, ask, pending } = Question::read(app, message, deadline)?;
+    let (outputs, ride) = model.infer(ask).await?;
+    Ok(encode_response(respond(&model, pending, outputs, Some(&ride))))
 }

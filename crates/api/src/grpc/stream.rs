@@ -14,11 +14,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, metadata::MetadataMap};
 
-use super::infer::infer;
+use super::infer::Question;
 use crate::{
     ApiError, App,
     oip::{
-        grpc::encode_stream_error,
+        ask::respond,
+        grpc::{encode_response, encode_stream_error},
         proto::{
             InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
             infer_parameter::ParameterChoice,
@@ -53,6 +54,18 @@ impl Errors {
             Self::Answer
         }
     }
+
+    /// An error of one request, which ends it.
+    fn tell(self, id: String, error: ApiError) -> Result<ModelStreamInferResponse, Status> {
+        match self {
+            Self::Status => Err(error.into()),
+            Self::Answer => {
+                let mut answer = encode_stream_error(Some(id), error.message);
+                answer.infer_response.iter_mut().for_each(|response| mark(response, true));
+                Ok(answer)
+            }
+        }
+    }
 }
 
 /// Answers `requests` until they end or `stop`. What was taken in is answered in either case, and
@@ -69,10 +82,10 @@ where
 {
     let ending = Arc::new(OnceLock::new());
     let taken = take(requests, stop, Arc::clone(&ending));
-    let answers = taken.map(move |message| answer(app.clone(), message, deadline, errors));
+    let answers = taken.map(move |message| answers_to(&app, message, deadline, errors));
     // ORDER: why the stream ended is told after everything that was taken in is answered.
     let last = stream::once(async move { ending.get().cloned().map(Err) });
-    Box::pin(answers.buffer_unordered(MAX_OPEN).chain(last.filter_map(std::future::ready)))
+    Box::pin(answers.flatten_unordered(MAX_OPEN).chain(last.filter_map(std::future::ready)))
 }
 
 /// The requests, until they end by themselves, break off, or are stopped.
@@ -104,28 +117,45 @@ where
     })
 }
 
-async fn answer(
-    app: App,
+/// The answers to one request: one, or several where the model streams.
+fn answers_to(
+    app: &App,
     message: ModelInferRequest,
     deadline: Option<Instant>,
     errors: Errors,
-) -> Result<ModelStreamInferResponse, Status> {
+) -> Answers {
     let id = message.id.clone();
-    let mut response = match infer(&app, message, deadline).await {
-        Ok(response) => ModelStreamInferResponse {
-            error_message: String::new(),
-            infer_response: Some(response),
-        },
-        Err(error) if errors == Errors::Status => return Err(error.into()),
-        Err(error) => encode_stream_error(Some(id), error.message),
+    let Question { model, ask, pending } = match Question::read(app, message, deadline) {
+        Ok(question) => question,
+        Err(error) => return Box::pin(stream::once(async move { errors.tell(id, error) })),
     };
-    response.infer_response.iter_mut().for_each(mark_final);
-    Ok(response)
+    let results = model.infer_stream(ask);
+    Box::pin(stream::unfold(Some(results), move |results| {
+        let (model, pending, id) = (Arc::clone(&model), pending.clone(), id.clone());
+        async move {
+            let mut results = results?;
+            let streams = model.facts().streams;
+            let (outputs, is_last) = match results.next().await {
+                Some(Ok(outputs)) => (outputs, !streams),
+                Some(Err(error)) => return Some((errors.tell(id, error.into()), None)),
+                // Nothing but the end is left, which is told to those who asked for it.
+                None if streams && pending.empty_final_response => (Vec::new(), true),
+                None => return None,
+            };
+            let response = respond(&model, pending, outputs, results.ride());
+            let mut response = encode_response(response);
+            mark(&mut response, is_last);
+            let answer = ModelStreamInferResponse {
+                error_message: String::new(),
+                infer_response: Some(response),
+            };
+            Some((Ok(answer), (!is_last).then_some(results)))
+        }
+    }))
 }
 
-/// Every request has one answer so far, so each answer is the last of its request. An empty one
-/// that only says so is never needed.
-fn mark_final(response: &mut ModelInferResponse) {
-    let value = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+/// Says whether an answer is the last of its request.
+fn mark(response: &mut ModelInferResponse, is_last: bool) {
+    let value = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(is_last)) };
     response.parameters.insert("triton_final_response".to_owned(), value);
 }

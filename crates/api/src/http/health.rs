@@ -23,6 +23,9 @@ pub(super) struct Ready {
 pub(super) struct ModelReady {
     name: String,
     ready: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// The process answers, so it lives.
@@ -42,8 +45,10 @@ pub(super) async fn model_ready(
     Path(path): Path<ModelPath>,
 ) -> Result<(StatusCode, Json<ModelReady>), ApiError> {
     let model = path.find(&app.models)?;
-    let ready = app.readiness.get() && model.is_ready();
-    Ok((status(ready), Json(ModelReady { name: model.facts().name.clone(), ready })))
+    let trouble = model.trouble();
+    let ready = app.readiness.get() && trouble.is_none();
+    let name = model.facts().name.clone();
+    Ok((status(ready), Json(ModelReady { name, ready, reason: trouble })))
 }
 
 const fn status(ready: bool) -> StatusCode {

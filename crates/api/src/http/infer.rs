@@ -48,7 +48,7 @@ pub(super) async fn answer(
     request.outputs.clone_from(&wanted);
     let (question, pending) = ask(request, &model).map_err(about)?;
     let (outputs, ride) = model.infer(question).await?;
-    let encoded = encode_http(&respond(&model, pending, outputs, &ride), &wanted, is_binary)?;
+    let encoded = encode_http(&respond(&model, pending, outputs, Some(&ride)), &wanted, is_binary)?;
     let mut response = Response::new(Body::empty());
     let content_type =
         if encoded.header.is_some() { "application/octet-stream" } else { "application/json" };

@@ -2,19 +2,27 @@
 //!
 //! The body is one instance or a list of them. An instance is an object with a value for each
 //! input; for a model with one input, the bare value will do. A model with an adapter takes its
-//! own kind of body (a file, a picture) as it is.
+//! own kind of body (a file, a picture) as it is. A model that streams answers one instance with
+//! server-sent events: its results as they come, and then `end` or `error`.
+
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     Json,
     body::Bytes,
     extract::{Path, Query, State, rejection::BytesRejection},
     http::Uri,
-    response::{IntoResponse as _, Response},
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event, Sse},
+    },
 };
+use futures_util::{Stream, stream};
 use paceline_pipeline::{Ask, InferError, Model, Ride, adapt::Encoded};
-use paceline_types::ErrorCode;
+use paceline_types::{ErrorCode, Tensor};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use smallvec::SmallVec;
 
 use super::{
     ApiError, App,
@@ -58,15 +66,6 @@ pub(super) async fn answer(
     uri: &Uri,
     body: Result<Bytes, ApiError>,
 ) -> Result<Response, ApiError> {
-    Ok(Json(value(app, path, uri, body).await?).into_response())
-}
-
-async fn value(
-    app: &App,
-    path: &ModelPath,
-    uri: &Uri,
-    body: Result<Bytes, ApiError>,
-) -> Result<Value, ApiError> {
     let Query(options) = Query::<Options>::try_from_uri(uri).map_err(|rejection| {
         ApiError::new(
             ErrorCode::InvalidInput,
@@ -86,13 +85,17 @@ async fn value(
                 with_ride(decode(&outputs).map_err(InferError::from)?, &ride, wants_ride)
             }
         };
-        return Ok(answer);
+        return Ok(Json(answer).into_response());
     }
     let body: Value = serde_json::from_slice(&body).map_err(|error| {
         ApiError::new(ErrorCode::InvalidInput, format!("the body is not JSON: {error}"))
     })?;
+    if model.facts().streams {
+        let inputs = inputs_of(&model, &body)?;
+        return Ok(events(&model, Ask { inputs, ..Ask::default() }).into_response());
+    }
     let Value::Array(instances) = body else {
-        return one(&model, &body, alone, wants_ride).await;
+        return Ok(Json(one(&model, &body, alone, wants_ride).await?).into_response());
     };
     if MAX_INSTANCES < instances.len() {
         let message = format!(
@@ -111,7 +114,43 @@ async fn value(
         // All are submitted before the first is waited for.
         results.extend(futures_util::future::join_all(answers).await.into_iter().map(in_list));
     }
-    Ok(Value::Array(results))
+    Ok(Json(Value::Array(results)).into_response())
+}
+
+/// The results of a model that streams, as server-sent events. Leaving withdraws the request.
+fn events(
+    model: &Arc<Model>,
+    ask: Ask,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>> + use<>> {
+    let (model, results) = (Arc::clone(model), model.infer_stream(ask));
+    Sse::new(stream::unfold(Some(results), move |results| {
+        let model = Arc::clone(&model);
+        async move {
+            let mut results = results?;
+            let next = match results.next().await {
+                None => return Some((Ok(Event::default().event("end").data("{}")), None)),
+                Some(Ok(outputs)) => named(&model, &outputs),
+                Some(Err(error)) => Err(error.into()),
+            };
+            Some(match next {
+                Ok(answer) => (Ok(Event::default().data(answer.to_string())), Some(results)),
+                Err(error) => {
+                    let text = error.to_json().to_string();
+                    (Ok(Event::default().event("error").data(text)), None)
+                }
+            })
+        }
+    }))
+}
+
+/// A value for each output.
+fn named(model: &Model, outputs: &[Tensor]) -> Result<Value, ApiError> {
+    let signature = model.signature();
+    let mut answer = Map::new();
+    for (spec, tensor) in signature.outputs.iter().zip(outputs) {
+        answer.insert(spec.name.clone(), from_tensor(tensor, signature.batched)?);
+    }
+    Ok(Value::Object(answer))
 }
 
 /// One instance.
@@ -121,9 +160,16 @@ async fn one(
     alone: bool,
     wants_ride: bool,
 ) -> Result<Value, ApiError> {
+    let inputs = inputs_of(model, instance)?;
+    let (outputs, ride) = model.infer(Ask { inputs, alone, ..Ask::default() }).await?;
+    Ok(with_ride(named(model, &outputs)?, &ride, wants_ride))
+}
+
+/// The tensors that an instance stands for.
+fn inputs_of(model: &Model, instance: &Value) -> Result<SmallVec<[Tensor; 2]>, ApiError> {
     let signature = model.signature();
     let object = instance.as_object();
-    let mut inputs = smallvec::SmallVec::new();
+    let mut inputs = SmallVec::new();
     for spec in &signature.inputs {
         let value = match object {
             Some(object) => object.get(&spec.name),
@@ -143,12 +189,7 @@ async fn one(
             format!("the model has no input `{}`; it has {}", clip(name), known.join(", "));
         return Err(ApiError::new(ErrorCode::InvalidInput, message));
     }
-    let (outputs, ride) = model.infer(Ask { inputs, alone, ..Ask::default() }).await?;
-    let mut answer = Map::new();
-    for (spec, tensor) in signature.outputs.iter().zip(&outputs) {
-        answer.insert(spec.name.clone(), from_tensor(tensor, signature.batched)?);
-    }
-    Ok(with_ride(Value::Object(answer), &ride, wants_ride))
+    Ok(inputs)
 }
 
 /// In a list, one failure is an entry of its own.

@@ -67,7 +67,9 @@ impl Marks {
 fn fresh() -> HeaderValue {
     // Multiplying by an odd number spreads neighbours apart and keeps them distinct.
     let number = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let digit = |at: usize| b"0123456789abcdef"[(number >> (60 - 4 * at)) as usize & 15];
+    let digit = |at: usize| {
+        b"0123456789abcdef"[usize::from((number >> (60 - 4 * at)).to_le_bytes()[0] & 15)]
+    };
     let text: [u8; 16] = std::array::from_fn(digit);
     HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("unknown"))
 }

@@ -12,12 +12,14 @@ use super::{InferRequest, InferResponse, Name, OipError, ParamValue, SequenceId}
 const RIDE: &str = "paceline_ride";
 
 /// What is kept of a request while the model runs.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Pending {
     id: Option<String>,
     wants_ride: bool,
     /// Which outputs to send, by their place in the signature.
     outputs: Option<Vec<usize>>,
+    /// Whether a stream of results is to end with an answer that only says so.
+    pub empty_final_response: bool,
 }
 
 /// Turns a request into what the model is asked.
@@ -69,16 +71,17 @@ pub fn ask(request: InferRequest, model: &Model) -> Result<(Ask, Pending), OipEr
         }),
         sequence: params.sequence,
     };
-    Ok((ask, Pending { id, wants_ride, outputs }))
+    let empty_final_response = params.empty_final_response;
+    Ok((ask, Pending { id, wants_ride, outputs, empty_final_response }))
 }
 
-/// Turns a model's outputs into the response to a request.
+/// Turns a model's outputs into a response to a request; how it travelled is known with the last.
 #[must_use]
 pub fn respond(
     model: &Model,
     pending: Pending,
     outputs: Vec<Tensor>,
-    ride: &Ride,
+    ride: Option<&Ride>,
 ) -> InferResponse {
     let names = model.signature().outputs.iter().map(|spec| spec.name.clone());
     let mut answers: Vec<(String, Tensor)> = names.zip(outputs).collect();
@@ -89,7 +92,9 @@ pub fn respond(
         model_name: model.facts().name.clone(),
         model_version: model.facts().version.to_string(),
         id: pending.id,
-        parameters: if pending.wants_ride { ride_parameters(model, ride) } else { Vec::new() },
+        parameters: ride
+            .filter(|_| pending.wants_ride)
+            .map_or_else(Vec::new, |ride| ride_parameters(model, ride)),
         outputs: answers,
     }
 }

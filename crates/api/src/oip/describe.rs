@@ -48,7 +48,7 @@ pub fn model_config(model: &Model) -> proto::ModelConfig {
         },
         instances: u32::try_from(facts.instances).unwrap_or(u32::MAX),
         kind: InstanceKind::Cpu,
-        decoupled: false,
+        decoupled: facts.streams,
     };
     describe(described, model.signature())
 }

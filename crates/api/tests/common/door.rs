@@ -13,12 +13,15 @@ use paceline_api::{
         model_infer_request::InferInputTensor,
     },
 };
-use paceline_backend::{Ragged, Simulated, simulated::Settings};
+use paceline_backend::{
+    Backend, BackendError, Call, Early, EarlyOutputs, Outputs, Ragged, Simulated, StackedCall,
+    simulated::Settings,
+};
 use paceline_pipeline::{
-    Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models, SequenceLimits,
+    Answer, Blueprint, Build, Control, ControlError, Known, Mode, Model, Models, SequenceLimits,
     VersionPolicy,
 };
-use paceline_types::ErrorCode;
+use paceline_types::{ErrorCode, Signature, Tensor};
 use tokio::{
     net::TcpListener,
     time::{sleep, timeout},
@@ -39,7 +42,21 @@ pub(crate) struct Door {
 impl Door {
     /// Serves a simulated model that takes one item at a time.
     pub(crate) async fn open(settings: Settings) -> Self {
-        let (model, clock) = Model::open(blueprint(settings)).unwrap();
+        Self::open_built(Arc::new(move |instance| {
+            Ok(Box::new(Simulated::build(settings.clone(), instance as u64).unwrap()))
+        }))
+        .await
+    }
+
+    /// Serves a model that counts up to its number and gives each on the way.
+    pub(crate) async fn open_counting() -> Self {
+        let simulated = Simulated::build(Settings::default(), 0).unwrap();
+        let signature = simulated.signature().clone();
+        Self::open_built(Arc::new(move |_| Ok(Box::new(Counting(signature.clone()))))).await
+    }
+
+    async fn open_built(build: Build) -> Self {
+        let (model, clock) = Model::open(blueprint(build)).unwrap();
         tokio::spawn(clock.run());
         let models = Arc::new(Models::default());
         models.replace("m", vec![Arc::clone(&model)]);
@@ -142,7 +159,43 @@ pub(crate) async fn eventually(holds: impl Fn() -> bool) {
     timeout(PATIENCE, wait).await.unwrap();
 }
 
-fn blueprint(settings: Settings) -> Blueprint {
+/// Counts up to the number it gets; 13 is as far as it comes.
+struct Counting(Signature);
+
+impl Backend for Counting {
+    fn signature(&self) -> &Signature {
+        &self.0
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, _call: &Call<'_>) -> Result<Outputs, BackendError> {
+        Ok(Outputs::default())
+    }
+
+    fn run_stacked(
+        &mut self,
+        call: &StackedCall<'_>,
+        early: &mut Early<'_>,
+    ) -> Result<Outputs, BackendError> {
+        let goal = call.inputs[0].to_tensor().to_f32().unwrap()[0];
+        for n in (1..=20_u8).map(f32::from).take_while(|n| *n <= goal) {
+            if n == 13.0 {
+                return Err(BackendError::Failed("thirteen".to_owned()));
+            }
+            let tensors = vec![Tensor::from_f32(&[1, 1], &[n]).unwrap()];
+            let outputs = Outputs { tensors, failed: Vec::new() };
+            if !early(EarlyOutputs { outputs, silent: Vec::new() }) {
+                break;
+            }
+        }
+        Ok(Outputs::default())
+    }
+}
+
+fn blueprint(build: Build) -> Blueprint {
     Blueprint {
         name: "m".to_owned(),
         version: 1,
@@ -154,9 +207,7 @@ fn blueprint(settings: Settings) -> Blueprint {
             ..paceline_batch::Settings::default()
         },
         instances: 1,
-        build: Arc::new(move |instance| {
-            Ok(Box::new(Simulated::build(settings.clone(), instance as u64).unwrap()))
-        }),
+        build,
         ragged: Box::new(|_| Ok(Ragged::default())),
         sequences: SequenceLimits::default(),
         warm_up_length: 1,

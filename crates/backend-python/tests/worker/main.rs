@@ -1,0 +1,9 @@
+//! Real workers: `CPython` and `NumPy` from `.cache/python`, which `scripts/install-python` makes.
+
+mod agreement;
+mod chaos;
+mod confinement;
+mod death;
+mod items;
+mod streams;
+mod support;
