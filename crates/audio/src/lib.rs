@@ -1,3 +1,6 @@
 //! Bytes to samples: formats, resampling, voice activity, segmentation. Synchronous; no clock.
 //!
-//! Nothing is here yet; ARCHITECTURE.md says what belongs here and what this crate may depend on.
+//! [`silero`] says how likely each 32 ms of audio is speech; [`segment`] makes utterances of that.
+
+pub mod segment;
+pub mod silero;

@@ -283,17 +283,23 @@ impl std::fmt::Debug for Instance {
     }
 }
 
-/// Runs an instance on a thread of its own until its batcher is closed and empty. Whether it ended
+/// Runs an executor on a thread of its own until its batcher is closed and empty. Whether it ended
 /// well is told to `ended`.
 ///
 /// # Errors
 ///
 /// When the system has no thread to give.
-pub fn run_on_thread(
+pub fn run_on_thread<E, T, R, S>(
     name: String,
-    runner: Runner<Instance, Item, Output, Vec<Tensor>>,
+    runner: Runner<E, T, R, S>,
     ended: impl FnOnce(Result<(), Cause>) + Send + 'static,
-) -> std::io::Result<()> {
+) -> std::io::Result<()>
+where
+    E: Executor<T, R, S> + 'static,
+    T: Send + Sync + 'static,
+    R: Send + 'static,
+    S: Send + Sync + 'static,
+{
     let thread = std::thread::Builder::new().name(name);
     thread.spawn(move || ended(runner.run_blocking())).map(drop)
 }

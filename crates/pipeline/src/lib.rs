@@ -8,6 +8,7 @@ mod control;
 mod error;
 mod model;
 mod models;
+mod vad;
 
 pub use control::{Answer, Control, ControlError, Known};
 pub use error::InferError;
@@ -15,3 +16,6 @@ pub use model::{
     Ask, Blueprint, Build, Clock, FindRagged, Mode, Model, ModelFacts, ModelStats, OpenError,
 };
 pub use models::{ModelName, Models, NameError};
+pub use vad::{
+    Probabilities, VoiceDetector, VoiceError, VoiceSettings, VoiceStartError, VoiceStream,
+};
