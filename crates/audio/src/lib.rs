@@ -21,6 +21,7 @@ mod bounds;
 mod decode;
 mod encoding;
 mod error;
+mod resample;
 mod sink;
 mod source;
 
@@ -28,5 +29,6 @@ pub use bounds::Bounds;
 pub use decode::{Decoder, Ending};
 pub use encoding::{Cost, Encoding, UnknownEncoding};
 pub use error::DecodeError;
+pub use resample::Resampler;
 pub use sink::Sink;
 pub use source::{Format, Source};
