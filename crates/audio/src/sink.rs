@@ -25,3 +25,9 @@ impl<F: FnMut(&[&[f32]])> Sink for F {
         self(planes);
     }
 }
+
+/// Gives owned planes to a sink.
+pub(crate) fn give(planes: &[Vec<f32>], sink: &mut dyn Sink) {
+    let planes: Vec<&[f32]> = planes.iter().map(Vec::as_slice).collect();
+    sink.take(&planes);
+}
