@@ -139,6 +139,9 @@ pub struct Ask {
     pub timeout: Option<Duration>,
     /// Whose request it is, for fairness.
     pub stream: Option<u64>,
+    /// Whether it waits while the queue is full, so that pressure reaches whoever sends, instead of
+    /// being refused.
+    pub waits_for_room: bool,
 }
 
 /// What a model did so far, counted in requests.
@@ -328,7 +331,12 @@ impl Model {
             timeout: ask.timeout,
             stream: ask.stream,
         };
-        let ticket = self.batcher.try_submit(Item { inputs: ask.inputs }, &tag)?;
+        let item = Item { inputs: ask.inputs };
+        let ticket = if ask.waits_for_room {
+            self.batcher.submit(item, &tag).await?
+        } else {
+            self.batcher.try_submit(item, &tag)?
+        };
         let (output, ride) = ticket.with_ride().await?;
         Ok((output, ride, u64::from(rows)))
     }
