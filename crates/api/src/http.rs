@@ -1,4 +1,4 @@
-//! The HTTP door: the Open Inference Protocol, and two plain endpoints for people.
+//! The HTTP door: the Open Inference Protocol, plain endpoints for people, and where streams begin.
 
 mod control;
 mod error;
@@ -8,7 +8,7 @@ mod metadata;
 mod plain;
 mod request_id;
 mod serve;
-mod value;
+pub(crate) mod value;
 
 use axum::{
     Router,
@@ -18,6 +18,7 @@ use axum::{
 
 use tower_http::{compression::CompressionLayer, decompression::RequestDecompressionLayer};
 
+use crate::ws;
 pub use crate::{
     app::{App, Readiness},
     error::ApiError,
@@ -46,6 +47,9 @@ pub fn router(app: App) -> Router {
         .route("/v2/repository/models/{model}/load", post(control::load))
         .route("/v2/repository/models/{model}/unload", post(control::unload))
         .route("/v1/models/{model}/infer", post(plain::infer))
+        .route("/api/v1/simple", get(ws::simple))
+        .route("/api/v1/segmented", get(ws::segmented))
+        .route("/api/v1/health", get(ws::health))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
         // The limit is on what a body unpacks to, so a small bomb is no larger than a large body.

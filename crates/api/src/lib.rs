@@ -5,6 +5,7 @@ mod error;
 pub mod grpc;
 pub mod http;
 pub mod oip;
+pub mod ws;
 
 pub use app::{App, Readiness};
 pub use error::ApiError;

@@ -4,6 +4,7 @@
 //! [`load`](load::load) puts them together; nothing else reads the environment.
 
 pub mod load;
+mod speech;
 
 use std::{
     collections::BTreeMap,
@@ -17,12 +18,16 @@ use paceline_batch::Settings;
 use paceline_pipeline::Mode;
 use serde::{Deserialize, Serialize};
 
+pub use speech::SpeechSection;
+
 /// Everything that can be set.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Where and how clients are served.
     pub server: ServerSection,
+    /// Streams of audio.
+    pub speech: SpeechSection,
     /// Models beyond those of the repository, and changes to those, by name.
     pub models: BTreeMap<String, ModelSection>,
 }
@@ -54,9 +59,20 @@ impl Default for Config {
     fn default() -> Self {
         let simulated =
             ModelSection { backend: Some(BackendName::Simulated), ..ModelSection::default() };
+        // The same for streams of audio: it says how many samples it got.
+        let counts = simulated::Settings {
+            output: "count".to_owned(),
+            answer: simulated::Answer::Count,
+            ..simulated::Settings::default()
+        };
+        let speech = ModelSection { simulated: Some(counts), ..simulated.clone() };
         Self {
             server: ServerSection::default(),
-            models: BTreeMap::from([("simulated".to_owned(), simulated)]),
+            speech: SpeechSection::default(),
+            models: BTreeMap::from([
+                ("simulated".to_owned(), simulated),
+                ("simulated-speech".to_owned(), speech),
+            ]),
         }
     }
 }

@@ -6,8 +6,9 @@ use paceline_api::{
     App, Readiness,
     grpc::{self, DescriptorError},
     http::{self, ServeLimits},
+    ws::Streams,
 };
-use paceline_pipeline::Models;
+use paceline_pipeline::{Models, VoiceDetector, VoiceStartError, speech::Speech};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -21,6 +22,7 @@ use crate::{
 pub struct Server {
     supervisor: Supervisor,
     models: Arc<Models>,
+    voices: VoiceDetector,
     readiness: Arc<Readiness>,
     address: SocketAddr,
     grpc_address: SocketAddr,
@@ -40,6 +42,9 @@ pub enum StartError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// Voice detection.
+    #[error(transparent)]
+    Voice(#[from] VoiceStartError),
     /// This program.
     #[error(transparent)]
     Descriptors(#[from] DescriptorError),
@@ -52,7 +57,7 @@ impl Server {
     ///
     /// When a model cannot be served or the address cannot be had.
     pub async fn build(config: Config) -> Result<Self, StartError> {
-        let Config { server, models: configured } = config;
+        let Config { server, speech, models: configured } = config;
         let mut supervisor = Supervisor::new(server.drain_timeout);
         let models = Arc::new(Models::default());
         let repository = Repository::new(
@@ -66,11 +71,19 @@ impl Server {
         let (grpc_listener, grpc_address) = listen(server.grpc_listen).await?;
         let readiness = Arc::new(Readiness::default());
         let ServerSection { max_body, max_connections, header_timeout, .. } = server;
+        let voices = VoiceDetector::start(speech.voices())?;
+        let streams = Streams {
+            speech: Speech::new(Arc::clone(&models), voices.clone(), speech.settings()),
+            limits: speech.sockets(),
+            open: supervisor.connections(),
+            stop: supervisor.stop_intake(),
+        };
         let app = App {
             models: Arc::clone(&models),
             readiness: Arc::clone(&readiness),
             control: Arc::new(repository),
             max_body,
+            streams,
         };
         let limits = ServeLimits { max_connections, header_timeout };
         let doors = [
@@ -85,7 +98,7 @@ impl Server {
             });
         }
         readiness.set(true);
-        Ok(Self { supervisor, models, readiness, address, grpc_address })
+        Ok(Self { supervisor, models, voices, readiness, address, grpc_address })
     }
 
     /// Where HTTP is listened for.
@@ -113,12 +126,16 @@ impl Server {
     ///
     /// When a part ended by itself, or draining took longer than it may.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { supervisor, models, readiness, .. } = self;
+        let Self { supervisor, models, voices, readiness, .. } = self;
         let shutdown = async {
             shutdown.await;
             readiness.set(false);
         };
-        supervisor.run(shutdown, || models.close()).await
+        let close = || {
+            models.close();
+            voices.close();
+        };
+        supervisor.run(shutdown, close).await
     }
 }
 

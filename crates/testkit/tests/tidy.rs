@@ -53,6 +53,10 @@ const PURE: &[&str] = &[
     "batch/src/slot.rs",
     "batch/src/sorted.rs",
     "batch/src/stats.rs",
+    "pipeline/src/speech/channel.rs",
+    "pipeline/src/speech/order.rs",
+    "pipeline/src/speech/segmented.rs",
+    "pipeline/src/speech/simple.rs",
 ];
 
 fn crates() -> PathBuf {

@@ -61,7 +61,8 @@ pub async fn serve(
             },
         };
         let connection =
-            builder.serve_connection(TokioIo::new(stream), service.clone()).into_owned();
+            builder.serve_connection_with_upgrades(TokioIo::new(stream), service.clone());
+        let connection = connection.into_owned();
         connections.spawn(drive(connection, stop.clone(), place));
     }
 }
@@ -78,7 +79,7 @@ async fn accept(
 
 /// Drives one connection; when told to stop, it finishes the request it is at and closes.
 async fn drive<P>(
-    connection: auto::Connection<
+    connection: auto::UpgradeableConnection<
         'static,
         TokioIo<tokio::net::TcpStream>,
         TowerToHyperService<Router>,

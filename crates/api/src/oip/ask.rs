@@ -63,6 +63,7 @@ pub fn ask(request: InferRequest, model: &Model) -> Result<(Ask, Pending), OipEr
             SequenceId::Number(number) => number,
             SequenceId::Text(text) => Key::of(&text).low64(),
         }),
+        ..Ask::default()
     };
     Ok((ask, Pending { id, wants_ride, outputs }))
 }

@@ -10,9 +10,14 @@ use paceline_api::{
         ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
         model_infer_request::InferInputTensor,
     },
+    ws::{SocketLimits, Streams},
 };
 use paceline_backend::{Ragged, Simulated, simulated::Settings};
-use paceline_pipeline::{Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models};
+use paceline_pipeline::{
+    Answer, Blueprint, Control, ControlError, Known, Mode, Model, Models, VoiceDetector,
+    VoiceSettings,
+    speech::{Bounds, Speech, SpeechLimits, SpeechSettings},
+};
 use paceline_types::ErrorCode;
 use tokio::{
     net::TcpListener,
@@ -38,14 +43,15 @@ impl Door {
         tokio::spawn(clock.run());
         let models = Arc::new(Models::default());
         models.replace("m", vec![Arc::clone(&model)]);
+        let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
         let app = App {
+            streams: no_streams(&models, &connections, &stop),
             models,
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(OneModel),
             max_body: 1 << 20,
         };
         app.readiness.set(true);
-        let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let limits = ServeLimits { max_connections: 16, header_timeout: PATIENCE };
@@ -77,6 +83,22 @@ impl Door {
         self.stop.cancel();
         self.connections.close();
         timeout(PATIENCE, self.connections.wait()).await.unwrap();
+    }
+}
+
+/// What a door without streams of audio needs of them.
+fn no_streams(models: &Arc<Models>, open: &TaskTracker, stop: &CancellationToken) -> Streams {
+    let voices = VoiceDetector::start(VoiceSettings::default()).unwrap();
+    let settings = SpeechSettings {
+        model: "m".to_owned(),
+        bounds: Bounds::default(),
+        limits: SpeechLimits::default(),
+    };
+    Streams {
+        speech: Speech::new(Arc::clone(models), voices, settings),
+        limits: SocketLimits::default(),
+        open: open.clone(),
+        stop: stop.clone(),
     }
 }
 
