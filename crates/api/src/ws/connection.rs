@@ -37,8 +37,6 @@ pub(super) struct Connection<T> {
     next: Option<Box<(Start, Session)>>,
     /// A message that waits until the session has room.
     inbox: Option<Message>,
-    /// The rest of a message that the session has no room for.
-    audio: Bytes,
     writer: Writer,
     clock: Clock,
     /// How this is going to end, once everything is said.
@@ -77,7 +75,6 @@ where
             round: None,
             next: None,
             inbox: None,
-            audio: Bytes::new(),
             writer: Writer::default(),
             farewell: None,
             is_spent: false,
@@ -152,40 +149,23 @@ where
 
     /// Whether something waits for the session.
     fn waits(&self) -> bool {
-        self.round.is_some()
-            && (self.inbox.is_some()
-                || !self.audio.is_empty()
-                || self.next.is_some()
-                || self.farewell.is_some())
+        let waiting = self.inbox.is_some() || self.next.is_some() || self.farewell.is_some();
+        self.round.is_some() && waiting
     }
 
-    /// Hands on what has waited for room, and ends the round if that is what remains to be done.
+    /// Heeds the message that has waited, once there is room for what it brings, and ends the round
+    /// if that is what remains to be done.
     fn feed(&mut self) {
-        loop {
-            if let Some(round) = &mut self.round {
-                while !self.audio.is_empty() && round.session.has_room() {
-                    round.session.push(&mut self.audio);
-                }
-                if !self.audio.is_empty() {
-                    return;
-                }
-                if self.next.is_some() {
-                    round.session.finish();
-                    return;
-                }
-                if self.farewell.is_none() && !round.session.has_room() {
-                    return;
-                }
-            }
-            match self.inbox.take() {
-                Some(message) if self.socket.has_room() => self.heed(message),
-                message => {
-                    self.inbox = message;
-                    break;
-                }
-            }
+        let is_busy = self.round.as_ref().is_some_and(|round| !round.session.has_room());
+        if !is_busy
+            && self.socket.has_room()
+            && let Some(message) = self.inbox.take()
+        {
+            self.heed(message);
         }
-        if let (Some(_), Some(round)) = (self.farewell, &mut self.round) {
+        if (self.next.is_some() || self.farewell.is_some())
+            && let Some(round) = &mut self.round
+        {
             round.session.finish();
         }
     }
@@ -231,8 +211,8 @@ where
                 }
             }
         }
-        if self.round.is_some() {
-            self.audio = bytes;
+        if let Some(round) = &mut self.round {
+            round.session.push(bytes);
         } else if !std::mem::replace(&mut self.is_told, true) {
             let message = if self.is_spent {
                 "audio came after the end of the round; it is not heard until the next start"
@@ -314,9 +294,13 @@ where
 
     /// The round is over: what became of its audio, and what comes next.
     fn end(&mut self, report: &Report) {
-        let Report { ending, ignored } = report;
+        let Report { ending, ignored, unread } = report;
+        // What came after this side had said that it leaves.
+        let parked = match &self.inbox {
+            Some(Message::Binary(bytes)) if self.farewell.is_some() => bytes.len() as u64,
+            _ => 0,
+        };
         let is_single = self.start.as_ref().is_some_and(|start| start.single_utterance);
-        let rest = std::mem::take(&mut self.audio).len();
         for (count, code, what) in [
             (
                 ending.left_over,
@@ -329,7 +313,7 @@ where
                 "packets could not be decoded; silence stands in for them",
             ),
             (*ignored, "audio_ignored", "samples came after the one utterance that was asked for"),
-            (rest as u64, "audio_ignored", "bytes came after the end of the round"),
+            (unread + parked, "audio_ignored", "bytes came after the end of the round"),
         ] {
             if count != 0 {
                 self.socket.say(self.writer.warning(code, &format!("{count} {what}")));

@@ -76,7 +76,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// What a session said, unless it is no message: `Flushed` and `Ended` are for the connection.
+    /// What a session said, unless that is for the connection alone.
     pub(super) fn event(&self, event: &Event) -> Option<String> {
         let (channel, body) = match event {
             Event::Active { channel, at } => (*channel, Body::Active { time: RATE.seconds(*at) }),
@@ -99,7 +99,7 @@ impl Writer {
                 return Some(self.lost(*channel, span, lost.code, &lost.message));
             }
             Event::Undecodable(error) => return Some(self.error(error.code(), &error.to_string())),
-            Event::Flushed | Event::Ended(_) => return None,
+            Event::Room | Event::Flushed | Event::Ended(_) => return None,
         };
         Some(self.write(channel, body))
     }
@@ -119,7 +119,7 @@ impl Writer {
     }
 
     pub(super) fn end(&self, report: &Report) -> String {
-        let Report { ending, ignored } = *report;
+        let Report { ending, ignored, .. } = *report;
         self.write(
             0,
             Body::End {

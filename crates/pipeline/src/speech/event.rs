@@ -74,6 +74,8 @@ pub enum Event {
         /// Why.
         lost: Lost,
     },
+    /// There is room for more audio again.
+    Room,
     /// Everything that came before a flush is answered.
     Flushed,
     /// The audio cannot be decoded. What was decoded before is answered, and the round ends.
@@ -98,4 +100,6 @@ pub struct Report {
     pub ending: Ending,
     /// Samples of each channel that came after the one utterance that was asked for.
     pub ignored: u64,
+    /// Bytes that came after the round had ended by itself.
+    pub unread: u64,
 }

@@ -33,6 +33,10 @@ pub struct Session {
     asker: Asker,
     style: Style,
     intake: Intake,
+    /// What was pushed and is not decoded yet.
+    bytes: Bytes,
+    /// Somebody waits for [`Event::Room`].
+    owes_room: bool,
     lanes: Vec<Lane>,
     wish: Wish,
     /// Whether the channels know of the wish.
@@ -75,6 +79,8 @@ impl Session {
             asker,
             style,
             intake,
+            bytes: Bytes::new(),
+            owes_room: false,
             lanes: Vec::new(),
             wish: Wish::More,
             is_flushing: false,
@@ -84,22 +90,22 @@ impl Session {
         })
     }
 
-    /// Whether it takes audio now. If not, it will once its events were waited for.
+    /// Whether it takes audio now. If not, [`Event::Room`] says when it does.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.wish == Wish::More
+            && self.bytes.is_empty()
             && self.intake.is_here()
             && self.lanes.iter().all(|lane| lane.channel.has_room())
     }
 
-    /// Takes some of these bytes and leaves the rest. Takes none while there is no
-    /// [room](Self::has_room).
-    pub fn push(&mut self, bytes: &mut Bytes) {
-        if self.has_room()
-            && let Some(decoded) = self.intake.push(bytes, self.asker.decoders())
-        {
-            self.hear(decoded);
-        }
+    /// Takes audio. Only to be called while there is [room](Self::has_room); then any amount is
+    /// taken, and there is no room until it is done with.
+    pub fn push(&mut self, bytes: Bytes) {
+        debug_assert!(self.bytes.is_empty(), "pushed without room");
+        self.bytes = bytes;
+        self.take_in();
+        self.owes_room = !self.has_room();
     }
 
     /// Asks for answers to everything so far; [`Event::Flushed`] says when they are there. What a
@@ -137,6 +143,7 @@ impl Session {
             if let Poll::Ready(decoded) = self.intake.poll(context) {
                 self.hear(decoded);
             }
+            self.take_in();
             for (number, lane) in self.lanes.iter_mut().enumerate() {
                 if let Some(said) = lane.carry_on(&self.asker) {
                     return Poll::Ready(event(number, said, self.asker.counts()));
@@ -149,6 +156,18 @@ impl Session {
                 Settled::Event(event) => return Poll::Ready(event),
                 Settled::Moved => {}
                 Settled::Waits => return Poll::Pending,
+            }
+        }
+    }
+
+    /// Decodes what was pushed, as far as the channels have room for it.
+    fn take_in(&mut self) {
+        while !self.bytes.is_empty()
+            && self.intake.is_here()
+            && self.lanes.iter().all(|lane| lane.channel.has_room())
+        {
+            if let Some(decoded) = self.intake.push(&mut self.bytes, self.asker.decoders()) {
+                self.hear(decoded);
             }
         }
     }
@@ -180,15 +199,24 @@ impl Session {
         if self.wish == Wish::More && self.lanes.iter().any(|lane| lane.channel.is_over()) {
             self.finish();
         }
+        if self.owes_room && self.has_room() {
+            self.owes_room = false;
+            return Settled::Event(Event::Room);
+        }
+        let is_hearing =
+            !self.bytes.is_empty() && !self.lanes.iter().any(|lane| lane.channel.is_over());
         match self.wish {
             Wish::More | Wish::Nothing => return Settled::Waits,
+            // What was pushed before is a part of it.
+            Wish::Flush | Wish::End if is_hearing && self.intake.is_here() => {
+                return Settled::Waits;
+            }
             Wish::End if self.intake.is_here() => {
                 if let Some(decoded) = self.intake.finish(self.asker.decoders()) {
                     self.hear(decoded);
                 }
                 return Settled::Moved;
             }
-            // What is being decoded is a part of it.
             Wish::Flush | Wish::End if self.intake.is_away() => return Settled::Waits,
             Wish::Flush | Wish::End => {}
         }
@@ -209,8 +237,9 @@ impl Session {
             return Settled::Event(Event::Undecodable(error));
         }
         self.wish = Wish::Nothing;
-        self.report.ignored =
-            self.lanes.iter().map(|lane| lane.channel.n_ignored()).max().unwrap_or(0);
+        let n_ignored = self.lanes.iter().map(|lane| lane.channel.n_ignored());
+        self.report.ignored = n_ignored.max().unwrap_or(0);
+        self.report.unread = std::mem::take(&mut self.bytes).len() as u64;
         Settled::Event(Event::Ended(self.report))
     }
 }
