@@ -23,6 +23,7 @@ pub struct Server {
     supervisor: Supervisor,
     models: Arc<Models>,
     voices: VoiceDetector,
+    speech: Speech,
     readiness: Arc<Readiness>,
     address: SocketAddr,
     grpc_address: SocketAddr,
@@ -72,9 +73,11 @@ impl Server {
         let readiness = Arc::new(Readiness::default());
         let ServerSection { max_body, max_connections, header_timeout, .. } = server;
         let voices = VoiceDetector::start(speech.voices())?;
+        let limits = speech.sockets();
+        let speech = Speech::new(Arc::clone(&models), voices.clone(), speech.settings());
         let streams = Streams {
-            speech: Speech::new(Arc::clone(&models), voices.clone(), speech.settings()),
-            limits: speech.sockets(),
+            speech: speech.clone(),
+            limits,
             open: supervisor.connections(),
             stop: supervisor.stop_intake(),
         };
@@ -98,7 +101,7 @@ impl Server {
             });
         }
         readiness.set(true);
-        Ok(Self { supervisor, models, voices, readiness, address, grpc_address })
+        Ok(Self { supervisor, models, voices, speech, readiness, address, grpc_address })
     }
 
     /// Where HTTP is listened for.
@@ -117,6 +120,12 @@ impl Server {
     #[must_use]
     pub const fn models(&self) -> &Arc<Models> {
         &self.models
+    }
+
+    /// Streams of audio.
+    #[must_use]
+    pub const fn speech(&self) -> &Speech {
+        &self.speech
     }
 
     /// Serves until `shutdown` resolves, then drains: readiness turns false, the doors stop

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures_util::SinkExt as _;
+use paceline_batch::Dropped;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
@@ -83,17 +84,12 @@ async fn a_client_that_leaves_takes_its_work_with_it() {
 
     client.socket.close(None).await.unwrap();
 
-    let cancelled = async || {
-        let (_, stats) = get(server.address, "/v2/models/simulated-speech/stats").await;
-        stats["model_stats"][0]["inference_stats"]["cancel"]["count"].as_u64()
-    };
-    let was_cancelled = timeout(Duration::from_secs(5), async {
-        // Of four, one may be in the model already.
-        while cancelled().await.is_some_and(|count| count == 0) {
-            sleep(Duration::from_millis(5)).await;
-        }
-    });
-    was_cancelled.await.unwrap();
+    eventually(async || 0 < server.speech.stats().cancelled).await;
+    let model = server.models.find("simulated-speech", None).unwrap();
+    // One may be in the model already; the others leave the queue without a call.
+    eventually(async || 1 < model.batch_stats().items_dropped(Dropped::Cancelled)).await;
+    eventually(async || server.speech.stats().streams == 0).await;
+    assert_eq!(model.batch_stats().waiting_items, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

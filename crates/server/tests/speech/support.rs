@@ -1,8 +1,9 @@
 //! A server, a client, and speech.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use paceline_pipeline::{Models, speech::Speech};
 use paceline_server::{Server, config::load::load};
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, sync::oneshot, task::JoinHandle};
@@ -13,6 +14,8 @@ use tokio_tungstenite::{
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) models: Arc<Models>,
+    pub(crate) speech: Speech,
     stop: oneshot::Sender<()>,
     done: JoinHandle<Result<(), paceline_server::RunError>>,
 }
@@ -27,11 +30,12 @@ pub(crate) async fn start(sets: &[&str]) -> Running {
     let all: Vec<String> = own.iter().chain(sets).map(|set| (*set).to_owned()).collect();
     let server = Server::build(load(None, [], &all).unwrap()).await.unwrap();
     let address = server.address();
+    let (models, speech) = (Arc::clone(server.models()), server.speech().clone());
     let (stop, stopped) = oneshot::channel::<()>();
     let done = tokio::spawn(server.run(async {
         stopped.await.ok();
     }));
-    Running { address, stop, done }
+    Running { address, models, speech, stop, done }
 }
 
 impl Running {
