@@ -71,7 +71,7 @@ async fn what_a_client_does_wrong_it_is_told() {
     assert_eq!(told["message"], "Unsupported format bit_depth: 8 is_float: false");
     assert_eq!(told["code"], "unsupported");
     client.send(&json!({"request": "start", "format": {"encoding": "flac"}})).await;
-    client.audio(&[1; 100_000]).await;
+    client.audio(&vec![1; 100_000]).await;
     let told = client.next().await.unwrap();
     assert_eq!(
         (told["type"].as_str(), told["code"].as_str()),

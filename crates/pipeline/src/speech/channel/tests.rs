@@ -112,10 +112,10 @@ impl Driver {
 
     fn work(&mut self, manner: Manner, dice: &mut impl FnMut() -> u64, is_last: bool) {
         self.carry_on();
-        while self.is_busy() && (manner == Manner::Prompt || is_last || dice() % 3 != 0) {
+        while self.is_busy() && (manner == Manner::Prompt || is_last || !dice().is_multiple_of(3)) {
             let (which, fails) = match manner {
                 Manner::Prompt => (0, false),
-                Manner::Dice(_) => (dice() as usize % 4, dice() % 16 == 0),
+                Manner::Dice(_) => (dice() as usize % 4, dice().is_multiple_of(16)),
             };
             self.answer(which, fails);
         }
