@@ -7,6 +7,8 @@ use std::sync::{
 
 use paceline_pipeline::{Control, Models};
 
+use crate::ws::Streams;
+
 /// What every handler can reach.
 #[derive(Clone)]
 pub struct App {
@@ -18,6 +20,8 @@ pub struct App {
     pub control: Arc<dyn Control>,
     /// Largest request in bytes.
     pub max_body: usize,
+    /// What streams of audio need.
+    pub streams: Streams,
 }
 
 impl App {

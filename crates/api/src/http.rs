@@ -1,4 +1,4 @@
-//! The HTTP door: the Open Inference Protocol, and two plain endpoints for people.
+//! The HTTP door: the Open Inference Protocol, plain endpoints for people, and where streams begin.
 
 mod control;
 mod entrance;
@@ -10,7 +10,7 @@ mod openapi;
 mod plain;
 mod request_id;
 mod serve;
-mod value;
+pub(crate) mod value;
 
 use std::sync::Arc;
 
@@ -25,6 +25,7 @@ use tower_http::{compression::CompressionLayer, decompression::RequestDecompress
 use crate::{
     access::{Needs, Role},
     gate::{Gate, Guard, Wire, browser::CorsLayer},
+    ws,
 };
 pub use crate::{
     app::{App, Readiness},
@@ -42,6 +43,7 @@ const INFER: Needs = Needs::Role(Role::Infer);
 #[rustfmt::skip]
 fn routes() -> Vec<Route> {
     const ALL: Needs = Needs::Nothing;
+    const STREAM: Needs = Needs::Role(Role::Stream);
     const ADMIN: Needs = Needs::Role(Role::Admin);
     vec![
         ("/v2", INFER, get(metadata::server)),
@@ -62,6 +64,9 @@ fn routes() -> Vec<Route> {
         ("/v2/repository/models/{model}/load", ADMIN, post(control::load)),
         ("/v2/repository/models/{model}/unload", ADMIN, post(control::unload)),
         ("/v1/models/{model}/infer", INFER, post(plain::infer)),
+        ("/api/v1/simple", STREAM, get(ws::simple)),
+        ("/api/v1/segmented", STREAM, get(ws::segmented)),
+        ("/api/v1/health", ALL, get(ws::health)),
         ("/openapi.json", ALL, get(openapi::json)),
         ("/docs", ALL, get(openapi::page)),
     ]

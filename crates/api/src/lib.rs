@@ -8,6 +8,7 @@ pub mod grpc;
 pub mod http;
 pub mod oip;
 pub mod tls;
+pub mod ws;
 
 pub use app::{App, Readiness};
 pub use error::ApiError;

@@ -6,6 +6,9 @@
     reason = "a test that cannot go on has failed, and it supervises itself"
 )]
 
+#[path = "common/streams.rs"]
+mod streams;
+
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, mpsc},
@@ -95,6 +98,7 @@ impl Rig {
         let models = Arc::new(Models::default());
         models.replace("m", vec![Arc::clone(&model)]);
         let app = App {
+            streams: streams::no_streams(&models),
             models,
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(Nobody),

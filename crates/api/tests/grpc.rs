@@ -7,6 +7,8 @@
 
 #[path = "common/door.rs"]
 mod door;
+#[path = "common/streams.rs"]
+mod streams;
 
 use std::time::Duration;
 

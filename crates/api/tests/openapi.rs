@@ -1,5 +1,8 @@
 //! The `OpenAPI` document and the routes say the same.
 
+#[path = "common/streams.rs"]
+mod streams;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{
@@ -30,8 +33,10 @@ impl Control for Nothing {
 }
 
 fn router() -> Router {
+    let models = Arc::new(Models::default());
     let app = App {
-        models: Arc::new(Models::default()),
+        streams: streams::no_streams(&models),
+        models,
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
         max_body: 1 << 20,

@@ -1,5 +1,8 @@
 //! `POST /v1/models/{model}/infer`: who shares a call with whom.
 
+#[path = "common/streams.rs"]
+mod streams;
+
 use std::sync::Arc;
 
 use axum::{
@@ -87,6 +90,7 @@ impl Door {
         let models = Arc::new(Models::default());
         models.replace("m", vec![Arc::clone(&model)]);
         let app = App {
+            streams: streams::no_streams(&models),
             models,
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(Nothing),

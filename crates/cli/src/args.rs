@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-use crate::commands::bench::BenchArgs;
+use crate::commands::{bench::BenchArgs, stream::StreamArgs};
 
 /// Serves models to streams: audio sockets, camera feeds and plain requests ride together through
 /// the model as batches, and leave in order.
@@ -32,8 +32,8 @@ pub(crate) enum Command {
     Models(ModelsArgs),
     /// Measure, and print a table
     Bench(BenchArgs),
-    /// Stream audio to a server and print what it hears (not in this version)
-    Stream,
+    /// Stream audio to a server and print what it hears
+    Stream(StreamArgs),
     /// Have a server speak a text (not in this version)
     Speak,
     /// Feed frames of simulated cameras to a server (not in this version)

@@ -1,6 +1,7 @@
 //! The binary `paceline`: parse, run, exit code.
 
 mod args;
+mod client;
 mod commands;
 mod exit;
 mod telemetry;
@@ -25,7 +26,8 @@ fn main() -> ExitCode {
         Command::Check(check) => commands::check::run(&check),
         Command::Models(models) => commands::models::run(&models),
         Command::Bench(bench) => commands::bench::run(&bench),
-        Command::Stream | Command::Speak | Command::Feed => Err(Failure::NotYet),
+        Command::Stream(stream) => commands::stream::run(&stream),
+        Command::Speak | Command::Feed => Err(Failure::NotYet),
     };
     exit::code(done)
 }

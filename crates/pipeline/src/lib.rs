@@ -1,7 +1,7 @@
 //! What stands between the doors and the devices: models as they are served, and sessions.
 //!
 //! A door finds a [`Model`] in the [`Models`] and asks it to [`infer`](Model::infer). That is the
-//! one way in, whatever the wire.
+//! one way in, whatever the wire. [`speech`] does so for streams of audio.
 
 pub mod adapt;
 mod blueprint;
@@ -14,6 +14,7 @@ mod parts;
 mod results;
 mod ride;
 mod sequences;
+pub mod speech;
 mod submitted;
 mod vad;
 mod versions;

@@ -92,6 +92,9 @@ pub struct Ask {
     pub stream: Option<u64>,
     /// The sequence that it belongs to; needed where the model is stateful.
     pub sequence: Option<Sequence>,
+    /// Whether it waits while the queue is full, so that pressure reaches whoever sends, instead of
+    /// being refused.
+    pub waits_for_room: bool,
 }
 
 impl Model {
@@ -223,6 +226,8 @@ impl Model {
         let counting = self.counts.begin();
         let submitted = if self.facts.streams {
             Err(InferError::Streams(self.facts.name.clone()))
+        } else if ask.waits_for_room {
+            self.submit_when_room(ask).await
         } else {
             self.submit(ask, None)
         };
@@ -269,16 +274,7 @@ impl Model {
     /// Takes a request in, whichever way it goes: in one piece, in parts, or on its sequence's
     /// lane. Results that come before the last go to `early`.
     fn submit(&self, ask: Ask, early: Option<EarlySender>) -> Result<Submitted, InferError> {
-        let rows = self.signature.rows_of(&ask.inputs)?;
-        let length = self.length_of.map_or(0, |(input, axis)| ask.inputs[input].shape()[axis]);
-        let tag = Tag {
-            key: self.key(&ask),
-            length: u32::try_from(length).unwrap_or(u32::MAX),
-            priority: ask.priority,
-            timeout: ask.timeout,
-            stream: ask.stream,
-            ..Tag::default()
-        };
+        let (rows, tag) = self.tag(&ask)?;
         let Ask { inputs, sequence, .. } = ask;
         if let Some(sequences) = &self.sequences {
             if rows != 1 {
@@ -296,6 +292,33 @@ impl Model {
             return Ok(Submitted { first, rest: Vec::new(), open: None, rows: rows as u64 });
         }
         self.submit_parts(&inputs, rows, most, tag)
+    }
+
+    /// As [`submit`](Self::submit), waiting for room where it goes in one piece.
+    async fn submit_when_room(&self, ask: Ask) -> Result<Submitted, InferError> {
+        let (rows, tag) = self.tag(&ask)?;
+        let most = self.facts.limits.max_rows(tag.length);
+        if self.sequences.is_some() || (most < rows && most != 0) {
+            return self.submit(ask, None);
+        }
+        let tag = sized(&tag, &ask.inputs, rows);
+        let first = self.batcher.submit(Item::new(ask.inputs), &tag).await?;
+        Ok(Submitted { first, rest: Vec::new(), open: None, rows: rows as u64 })
+    }
+
+    /// How many rows a request has, and what the batcher is told of it.
+    fn tag(&self, ask: &Ask) -> Result<(usize, Tag), InferError> {
+        let rows = self.signature.rows_of(&ask.inputs)?;
+        let length = self.length_of.map_or(0, |(input, axis)| ask.inputs[input].shape()[axis]);
+        let tag = Tag {
+            key: self.key(ask),
+            length: u32::try_from(length).unwrap_or(u32::MAX),
+            priority: ask.priority,
+            timeout: ask.timeout,
+            stream: ask.stream,
+            ..Tag::default()
+        };
+        Ok((rows, tag))
     }
 
     /// One request of a sequence, on the sequence's lane.

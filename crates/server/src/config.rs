@@ -6,6 +6,7 @@
 mod access;
 pub mod load;
 mod secret;
+mod speech;
 
 use std::{
     collections::BTreeMap,
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     access::{RoleName, TlsSection, TokenSection},
     secret::Secret,
+    speech::SpeechSection,
 };
 pub use crate::{
     onnx::{Constant, Device, EngineName, LevelName, OnnxSection},
@@ -34,6 +36,8 @@ pub use crate::{
 pub struct Config {
     /// Where and how clients are served.
     pub server: ServerSection,
+    /// Streams of audio.
+    pub speech: SpeechSection,
     /// Models beyond those of the repository, and changes to those, by name.
     pub models: BTreeMap<String, ModelSection>,
     /// Cameras on Redis Streams; none where it is left out.
@@ -106,9 +110,20 @@ impl Default for Config {
     fn default() -> Self {
         let simulated =
             ModelSection { backend: Some(BackendName::Simulated), ..ModelSection::default() };
+        // The same for streams of audio: it says how many samples it got.
+        let counts = simulated::Settings {
+            output: "count".to_owned(),
+            answer: simulated::Answer::Count,
+            ..simulated::Settings::default()
+        };
+        let speech = ModelSection { simulated: Some(counts), ..simulated.clone() };
         Self {
             server: ServerSection::default(),
-            models: BTreeMap::from([("simulated".to_owned(), simulated)]),
+            speech: SpeechSection::default(),
+            models: BTreeMap::from([
+                ("simulated".to_owned(), simulated),
+                ("simulated-speech".to_owned(), speech),
+            ]),
             cameras: None,
         }
     }

@@ -6,9 +6,10 @@ use paceline_api::{
     App, Readiness,
     grpc::{self, DescriptorError},
     http::{self, Listening, Places, ServeLimits},
+    ws::Streams,
 };
 use paceline_ingest::{Cameras, RawTensors};
-use paceline_pipeline::Models;
+use paceline_pipeline::{Models, VoiceDetector, VoiceStartError, speech::Speech};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -24,6 +25,8 @@ use crate::{
 pub struct Server {
     supervisor: Supervisor,
     models: Arc<Models>,
+    voices: VoiceDetector,
+    speech: Speech,
     readiness: Arc<Readiness>,
     address: SocketAddr,
     grpc_address: SocketAddr,
@@ -56,6 +59,9 @@ pub enum StartError {
     /// A setting of the cameras.
     #[error(transparent)]
     Cameras(#[from] paceline_ingest::ConfigError),
+    /// Voice detection.
+    #[error(transparent)]
+    Voice(#[from] VoiceStartError),
     /// This program.
     #[error(transparent)]
     Descriptors(#[from] DescriptorError),
@@ -68,7 +74,7 @@ impl Server {
     ///
     /// When strangers could get in, a model cannot be served or an address cannot be had.
     pub async fn build(config: Config) -> Result<Self, StartError> {
-        let Config { server, models: configured, cameras } = config;
+        let Config { server, speech, models: configured, cameras } = config;
         let Gates { http: http_gate, grpc: grpc_gate, admin: admin_gate, tls } =
             Gates::build(&server)?;
         let limits = limits(&server);
@@ -82,11 +88,21 @@ impl Server {
         );
         repository.load_all().await?;
         let readiness = Arc::new(Readiness::default());
+        let voices = VoiceDetector::start(speech.voices())?;
+        let sockets = speech.sockets();
+        let speech = Speech::new(Arc::clone(&models), voices.clone(), speech.settings());
+        let streams = Streams {
+            speech: speech.clone(),
+            limits: sockets,
+            open: supervisor.connections(),
+            stop: supervisor.stop_intake(),
+        };
         let app = App {
             models: Arc::clone(&models),
             readiness: Arc::clone(&readiness),
             control: Arc::new(repository),
             max_body: server.max_body,
+            streams,
         };
         let places = places(&server);
         let grpc_router = grpc::router(app.clone(), grpc_gate, supervisor.stop_intake())?;
@@ -127,7 +143,16 @@ impl Server {
         readiness.set(true);
         let (grpc_address, address) = (addresses[0], addresses[1]);
         let admin_address = addresses.get(2).copied();
-        Ok(Self { supervisor, models, readiness, address, grpc_address, admin_address })
+        Ok(Self {
+            supervisor,
+            models,
+            voices,
+            speech,
+            readiness,
+            address,
+            grpc_address,
+            admin_address,
+        })
     }
 
     /// Where HTTP is listened for.
@@ -154,6 +179,12 @@ impl Server {
         &self.models
     }
 
+    /// Streams of audio.
+    #[must_use]
+    pub const fn speech(&self) -> &Speech {
+        &self.speech
+    }
+
     /// Serves until `shutdown` resolves, then drains: readiness turns false, the doors stop
     /// taking, open requests finish, and the models end because nothing comes any more.
     ///
@@ -161,12 +192,16 @@ impl Server {
     ///
     /// When a part ended by itself, or draining took longer than it may.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { supervisor, models, readiness, .. } = self;
+        let Self { supervisor, models, voices, readiness, .. } = self;
         let shutdown = async {
             shutdown.await;
             readiness.set(false);
         };
-        supervisor.run(shutdown, || models.close()).await
+        let close = || {
+            models.close();
+            voices.close();
+        };
+        supervisor.run(shutdown, close).await
     }
 }
 

@@ -103,7 +103,7 @@ fn brief(value: &Value) -> String {
 }
 
 /// The value of one row of a tensor: a lone element without its brackets.
-pub(super) fn from_tensor(tensor: &Tensor, batched: bool) -> Result<Value, ApiError> {
+pub(crate) fn from_tensor(tensor: &Tensor, batched: bool) -> Result<Value, ApiError> {
     let shape = &tensor.shape()[usize::from(batched)..];
     let mut elements = elements(tensor)?.into_iter();
     if shape.iter().product::<usize>() == 1

@@ -70,6 +70,7 @@ pub fn ask(request: InferRequest, model: &Model) -> Result<(Ask, Pending), OipEr
             SequenceId::Text(text) => Key::of(text).low64(),
         }),
         sequence: params.sequence,
+        ..Ask::default()
     };
     let empty_final_response = params.empty_final_response;
     Ok((ask, Pending { id, wants_ride, outputs, empty_final_response }))

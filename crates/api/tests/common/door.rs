@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use crate::streams::no_streams;
 use bytes::Bytes;
 use paceline_api::{
     App, Readiness,
@@ -60,14 +61,15 @@ impl Door {
         tokio::spawn(clock.run());
         let models = Arc::new(Models::default());
         models.replace("m", vec![Arc::clone(&model)]);
+        let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
         let app = App {
+            streams: no_streams(&models),
             models,
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(OneModel),
             max_body: 1 << 20,
         };
         app.readiness.set(true);
-        let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = grpc::router(app.clone(), Gate::open(), stop.clone()).unwrap();

@@ -4,6 +4,9 @@ use std::{collections::VecDeque, ops::Range};
 
 use super::index_of as index;
 
+/// Room for so many samples is kept whether it is needed or not.
+const BURST: usize = 16 << 10;
+
 /// Samples from `start` to `end`, counted from the beginning of the stream.
 #[derive(Debug, Default)]
 pub(super) struct Tape {
@@ -35,6 +38,10 @@ impl Tape {
         let until = until.clamp(self.start, self.end());
         self.samples.drain(..index(until - self.start));
         self.start = until;
+        // A burst leaves room behind that a stream in silence never needs again.
+        if BURST < self.samples.capacity() && 2 * self.samples.len() < self.samples.capacity() {
+            self.shrink();
+        }
     }
 
     /// Gives back what a long utterance took.

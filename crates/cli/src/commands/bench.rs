@@ -6,6 +6,7 @@ mod http;
 mod load_args;
 mod own_server;
 mod policy;
+mod stream;
 mod stress;
 
 use anyhow::Context as _;
@@ -28,12 +29,15 @@ enum What {
     Grpc(Box<grpc::GrpcArgs>),
     /// Compare batching policies in a simulation that takes seconds and repeats exactly
     Policy(policy::PolicyArgs),
+    /// Play many real-time streams of speech and silence, and see whether the server keeps up
+    Stream(stream::StreamArgs),
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let text = match &args.what {
         What::Http(args) => wait(http::run(args))?,
         What::Grpc(args) => wait(grpc::run(args))?,
+        What::Stream(args) => stream::run(args)?,
         What::Policy(args) => policy::run(args)?,
     };
     exit::print(&text)

@@ -1,0 +1,105 @@
+//! The WebSocket door: streaming speech. `docs/protocol.md` is its contract.
+//!
+//! [`request`] and [`reply`] are the messages, [`connection`] is one client's socket: a loop that
+//! reads when the session has room, writes what the session says, and keeps time.
+
+mod connection;
+mod limits;
+mod reply;
+mod request;
+mod terms;
+
+use axum::{
+    Json,
+    extract::{
+        State,
+        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
+    http::StatusCode,
+    response::Response,
+};
+use paceline_pipeline::speech::Speech;
+use paceline_types::ErrorCode;
+use serde::Serialize;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{ApiError, App};
+use connection::Connection;
+pub use limits::SocketLimits;
+use terms::Kind;
+
+/// What streams of audio need.
+#[derive(Debug, Clone)]
+pub struct Streams {
+    /// Where sessions are opened.
+    pub speech: Speech,
+    /// Bounds of each socket.
+    pub limits: SocketLimits,
+    /// What a stream is counted by until its socket is closed; whoever stops the server waits for
+    /// it.
+    pub open: TaskTracker,
+    /// Tells every stream to end.
+    pub stop: CancellationToken,
+}
+
+/// `GET /api/v1/simple`: every sample goes to the model.
+pub(crate) async fn simple(
+    State(app): State<App>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, ApiError> {
+    begin(app.streams, upgrade, Kind::Simple)
+}
+
+/// `GET /api/v1/segmented`: utterances go to the model.
+pub(crate) async fn segmented(
+    State(app): State<App>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, ApiError> {
+    begin(app.streams, upgrade, Kind::Segmented)
+}
+
+fn begin(
+    streams: Streams,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    kind: Kind,
+) -> Result<Response, ApiError> {
+    let upgrade = upgrade.map_err(|rejection| ApiError {
+        code: ErrorCode::InvalidInput,
+        status: rejection.status(),
+        message: format!("this is a WebSocket endpoint: {}", rejection.body_text()),
+    })?;
+    if streams.stop.is_cancelled() {
+        return Err(ApiError::new(ErrorCode::Unavailable, "the server is shutting down"));
+    }
+    let place = streams.speech.admit().ok_or_else(|| {
+        let message = "as many streams are open as this server takes; try again later";
+        ApiError::new(ErrorCode::Overloaded, message)
+    })?;
+    let SocketLimits { max_message, read_buffer, max_write_buffer, .. } = streams.limits;
+    // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
+    let token = streams.open.token();
+    Ok(upgrade
+        .read_buffer_size(read_buffer)
+        .write_buffer_size(0)
+        .max_write_buffer_size(max_write_buffer)
+        .max_message_size(max_message)
+        .max_frame_size(max_message)
+        .on_upgrade(move |socket| async move {
+            Connection::new(socket, streams, kind).run().await;
+            drop((place, token));
+        }))
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Health {
+    status: &'static str,
+}
+
+/// `GET /api/v1/health`.
+pub(crate) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>) {
+    if app.is_ready() {
+        (StatusCode::OK, Json(Health { status: "healthy" }))
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "unhealthy" }))
+    }
+}

@@ -1,0 +1,160 @@
+//! What clients are told: one JSON text message for each event.
+
+use paceline_pipeline::{
+    Model,
+    speech::{Event, RATE, Report, Span},
+};
+use paceline_types::{ErrorCode, Tensor};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::{ApiError, http::value::from_tensor};
+
+/// A message to a client.
+#[derive(Debug, Serialize)]
+pub(super) struct Reply<'a> {
+    #[serde(flatten)]
+    body: Body<'a>,
+    channel: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Body<'a> {
+    Segment {
+        start_time: f64,
+        end_time: f64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        is_final: Option<bool>,
+        #[serde(flatten)]
+        outputs: Map<String, Value>,
+    },
+    Active {
+        time: f64,
+    },
+    Inactive {
+        time: f64,
+    },
+    Error {
+        message: &'a str,
+        code: &'static str,
+        #[serde(flatten)]
+        part: Option<Part>,
+    },
+    Warning {
+        message: &'a str,
+        code: &'static str,
+    },
+    Flushed {
+        id: &'a Value,
+    },
+    End {
+        end_time: f64,
+        samples: u64,
+        damaged: u64,
+        left_over: u64,
+        ignored: u64,
+    },
+}
+
+/// Where something happened.
+#[derive(Debug, Serialize)]
+struct Part {
+    start_time: f64,
+    end_time: f64,
+}
+
+/// Names that a segment has itself.
+const TAKEN: [&str; 6] = ["type", "start_time", "end_time", "is_final", "channel", "request_id"];
+
+/// Writes messages, each with the request's id where it has one.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    pub(super) request_id: Option<String>,
+}
+
+impl Writer {
+    /// What a session said, unless that is for the connection alone.
+    pub(super) fn event(&self, event: &Event) -> Option<String> {
+        let (channel, body) = match event {
+            Event::Active { channel, at } => (*channel, Body::Active { time: RATE.seconds(*at) }),
+            Event::Inactive { channel, at } => {
+                (*channel, Body::Inactive { time: RATE.seconds(*at) })
+            }
+            Event::Segment { channel, span, is_final, model, output } => {
+                let (start_time, end_time) = span.seconds();
+                match flatten(model, output) {
+                    Ok(outputs) => {
+                        let is_final = *is_final;
+                        (*channel, Body::Segment { start_time, end_time, is_final, outputs })
+                    }
+                    Err(error) => {
+                        return Some(self.lost(*channel, span, error.code, &error.message));
+                    }
+                }
+            }
+            Event::Lost { channel, span, lost } => {
+                return Some(self.lost(*channel, span, lost.code, &lost.message));
+            }
+            Event::Undecodable(error) => return Some(self.error(error.code(), &error.to_string())),
+            Event::Room | Event::Flushed | Event::Ended(_) => return None,
+        };
+        Some(self.write(channel, body))
+    }
+
+    /// Something is wrong with the stream as a whole.
+    pub(super) fn error(&self, code: ErrorCode, message: &str) -> String {
+        self.write(0, Body::Error { message, code: code.as_str(), part: None })
+    }
+
+    /// Something that the client should know and that harms nothing.
+    pub(super) fn warning(&self, code: &'static str, message: &str) -> String {
+        self.write(0, Body::Warning { message, code })
+    }
+
+    pub(super) fn flushed(&self, id: &Value) -> String {
+        self.write(0, Body::Flushed { id })
+    }
+
+    pub(super) fn end(&self, report: &Report) -> String {
+        let Report { ending, ignored, .. } = *report;
+        self.write(
+            0,
+            Body::End {
+                end_time: RATE.seconds(ending.frames),
+                samples: ending.frames,
+                damaged: ending.damaged,
+                left_over: ending.left_over,
+                ignored,
+            },
+        )
+    }
+
+    fn lost(&self, channel: usize, span: &Span, code: ErrorCode, message: &str) -> String {
+        let (start_time, end_time) = span.seconds();
+        let part = Some(Part { start_time, end_time });
+        self.write(channel, Body::Error { message, code: code.as_str(), part })
+    }
+
+    fn write(&self, channel: usize, body: Body<'_>) -> String {
+        let reply = Reply { body, channel, request_id: self.request_id.as_deref() };
+        // Maps with string keys and plain values can always be written.
+        serde_json::to_string(&reply).unwrap_or_default()
+    }
+}
+
+/// The model's outputs by name.
+fn flatten(model: &Model, output: &[Tensor]) -> Result<Map<String, Value>, ApiError> {
+    let signature = model.signature();
+    let mut outputs = Map::new();
+    for (spec, tensor) in signature.outputs.iter().zip(output) {
+        let mut name = spec.name.clone();
+        if TAKEN.contains(&&*name) {
+            name.push('_');
+        }
+        outputs.insert(name, from_tensor(tensor, signature.batched)?);
+    }
+    Ok(outputs)
+}

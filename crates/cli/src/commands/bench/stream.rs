@@ -1,0 +1,206 @@
+//! `paceline bench stream`: many real-time streams of speech and silence.
+//!
+//! Every stream plays the same minute of speech and silence and begins at its own moment. When the
+//! server must have decided that somebody speaks is known beforehand, from the same detector run
+//! here; how much later the event comes is what is measured, from when the audio that decides it
+//! was due to be sent. Client and server share the machine.
+
+mod expect;
+mod player;
+mod process;
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use clap::Args;
+use paceline_server::{Server, config::load::load};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use self::{expect::Tape, player::Played, process::Usage};
+
+/// Play many real-time streams of speech and silence, and see whether the server keeps up.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StreamArgs {
+    /// Streams at once; with --find-max, where to begin
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    streams: u32,
+    /// Seconds of audio of each stream
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(4..=3600))]
+    seconds: u32,
+    /// A running server; without one, it runs in this process
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Audio that is sent at once, in milliseconds
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(10..=1000))]
+    chunk_ms: u32,
+    /// Look for the most streams that keep real time
+    #[arg(long)]
+    find_max: bool,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Serialize)]
+struct Row {
+    streams: u32,
+    /// Streams that were sent on time and whose last result came within a second.
+    kept_realtime: u32,
+    /// Samples that were sent and that the server did not count.
+    lost_samples: u64,
+    /// Events that came before one that they follow.
+    reordered: u64,
+    /// Speech-start events, counted from when the audio that decides them was due.
+    p50_event_ms: f64,
+    p99_event_ms: f64,
+    /// Processor seconds of this process: of the server too where it runs here.
+    cpu_s: f64,
+    rss_mb: f64,
+}
+
+impl Row {
+    fn keeps_up(&self) -> bool {
+        self.kept_realtime == self.streams && self.p99_event_ms < 100.0 && self.lost_samples == 0
+    }
+}
+
+pub(super) fn run(args: &StreamArgs) -> anyhow::Result<String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (url, stop) = if let Some(url) = &args.url {
+            (url.clone(), None)
+        } else {
+            let (url, stop) = serve().await?;
+            (url, Some(stop))
+        };
+        let tape = Arc::new(Tape::new(args.seconds, args.chunk_ms));
+        let mut rows = Vec::new();
+        if args.find_max {
+            find_max(&url, &tape, args.streams, &mut rows).await?;
+        } else {
+            rows.push(measure(&url, &tape, args.streams).await?);
+        }
+        drop(stop);
+        if args.json {
+            return Ok(serde_json::to_string_pretty(&rows)? + "\n");
+        }
+        Ok(table(&rows))
+    })
+}
+
+/// A server in this process, until what is returned is dropped.
+async fn serve() -> anyhow::Result<(String, oneshot::Sender<()>)> {
+    let sets = [
+        "server.listen=127.0.0.1:0",
+        "server.grpc_listen=127.0.0.1:0",
+        "server.model_repository=none",
+        "speech.max_streams=20000",
+        "server.max_connections=20000",
+    ];
+    let config = load(None, [], &sets.map(str::to_owned)).context("the bench's own settings")?;
+    let server = Server::build(config).await.context("no server")?;
+    let url = format!("ws://{}", server.address());
+    let (stop, stopped) = oneshot::channel::<()>();
+    #[expect(clippy::disallowed_methods, reason = "there is no supervisor above the server")]
+    tokio::spawn(server.run(async {
+        // Either way it is time to go.
+        drop(stopped.await);
+    }));
+    Ok((url, stop))
+}
+
+/// Plays so many streams at once.
+async fn measure(url: &str, tape: &Arc<Tape>, streams: u32) -> anyhow::Result<Row> {
+    let before = Usage::now();
+    let spread = tape.duration().min(Duration::from_secs(10)) / 2;
+    let players = (0..streams).map(|number| {
+        let (url, tape) = (url.to_owned(), Arc::clone(tape));
+        let begins = spread * number / streams;
+        #[expect(clippy::disallowed_methods, reason = "each stream is a client of its own")]
+        tokio::spawn(async move { player::play(&url, &tape, begins).await })
+    });
+    let players: Vec<_> = players.collect();
+    let mut all = Played::default();
+    let mut kept_realtime = 0;
+    let mut rss_mb = 0.0_f64;
+    for player in players {
+        let played = player.await.context("a player ended badly")??;
+        kept_realtime += u32::from(played.kept_realtime);
+        rss_mb = rss_mb.max(Usage::now().rss_mb);
+        all.add(played);
+    }
+    all.latencies_ms.sort_by(f64::total_cmp);
+    let quantile = |share: f64| {
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "an index into what was measured"
+        )]
+        let at = (all.latencies_ms.len() as f64 * share) as usize;
+        all.latencies_ms.get(at).or(all.latencies_ms.last()).copied().unwrap_or(f64::NAN)
+    };
+    Ok(Row {
+        streams,
+        kept_realtime,
+        lost_samples: all.lost_samples,
+        reordered: all.reordered,
+        p50_event_ms: quantile(0.5),
+        p99_event_ms: quantile(0.99),
+        cpu_s: Usage::now().cpu_s - before.cpu_s,
+        rss_mb,
+    })
+}
+
+/// Doubles until it is too much, then halves the distance until it is small.
+async fn find_max(
+    url: &str,
+    tape: &Arc<Tape>,
+    first: u32,
+    rows: &mut Vec<Row>,
+) -> anyhow::Result<()> {
+    let (mut good, mut bad) = (0, None);
+    let mut next = first;
+    while bad.is_none_or(|bad: u32| good + (good / 16).max(1) < bad) {
+        let row = measure(url, tape, next).await?;
+        if row.keeps_up() {
+            good = next;
+        } else {
+            bad = Some(next);
+        }
+        rows.push(row);
+        next = bad.map_or(next * 2, |bad| good.midpoint(bad)).clamp(1, 20_000);
+        if bad == Some(1) || good == 20_000 {
+            break;
+        }
+    }
+    rows.sort_by_key(|row| row.streams);
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = format!(
+        "{:>8}{:>10}{:>8}{:>11}{:>11}{:>11}{:>8}{:>9}\n",
+        "streams", "kept up", "lost", "reordered", "p50 event", "p99 event", "cpu", "memory"
+    );
+    for row in rows {
+        _ = writeln!(
+            text,
+            "{:>8}{:>10}{:>8}{:>11}{:>8.1} ms{:>8.1} ms{:>6.1} s{:>6.0} MB",
+            row.streams,
+            row.kept_realtime,
+            row.lost_samples,
+            row.reordered,
+            row.p50_event_ms,
+            row.p99_event_ms,
+            row.cpu_s,
+            row.rss_mb
+        );
+    }
+    if let Some(most) = rows.iter().filter(|row| row.keeps_up()).map(|row| row.streams).max() {
+        _ = writeln!(text, "\n{most} streams kept real time, with p99 under 100 ms.");
+    }
+    text
+}

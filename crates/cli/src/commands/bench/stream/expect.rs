@@ -1,0 +1,103 @@
+//! What is played, and when the server must have decided that somebody speaks.
+
+use std::time::Duration;
+
+use paceline_audio::{
+    segment::{SegmentEvent, Segmenter, ValidSettings},
+    silero::{Rate, Silero, StreamState},
+};
+
+const RATE: Rate = Rate::Hz16000;
+const SPEECH: &[u8] = include_bytes!("../../../../assets/speech.wav");
+/// The header of that file.
+const HEADER: usize = 44;
+/// Silence after each time it was said.
+const PAUSE_SECONDS: usize = 4;
+
+/// The audio of every stream.
+pub(super) struct Tape {
+    /// s16 samples.
+    bytes: Vec<u8>,
+    n_chunk: usize,
+    chunk: Duration,
+    /// Where each utterance begins and the sample that decides it.
+    starts: Vec<(f64, u64)>,
+}
+
+impl Tape {
+    /// So many seconds of speech and silence.
+    pub(super) fn new(seconds: u32, chunk_ms: u32) -> Self {
+        let n_samples = seconds as usize * RATE.hertz() as usize;
+        let pause = vec![0; 2 * PAUSE_SECONDS * RATE.hertz() as usize];
+        let round = SPEECH[HEADER..].iter().chain(&pause).copied();
+        let bytes: Vec<u8> = round.cycle().take(2 * n_samples).collect();
+        let starts = starts(&bytes);
+        let n_chunk = 2 * (RATE.hertz() as usize) * chunk_ms as usize / 1000;
+        Self { bytes, n_chunk, chunk: Duration::from_millis(chunk_ms.into()), starts }
+    }
+
+    pub(super) fn chunks(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks(self.n_chunk)
+    }
+
+    /// How long after the beginning a chunk is due: once its last sample was spoken.
+    pub(super) fn due(&self, chunk: usize) -> Duration {
+        self.chunk * u32::try_from(chunk + 1).unwrap_or(u32::MAX)
+    }
+
+    /// When the audio was due that decides the utterance that begins at `start`.
+    pub(super) fn decided(&self, start: f64) -> Option<Duration> {
+        let (_, sample) = self.starts.iter().find(|(begins, _)| (begins - start).abs() < 1e-6)?;
+        Some(self.due(usize::try_from((sample - 1) * 2).ok()? / self.n_chunk))
+    }
+
+    pub(super) fn n_samples(&self) -> u64 {
+        self.bytes.len() as u64 / 2
+    }
+
+    pub(super) fn duration(&self) -> Duration {
+        Duration::from_secs_f64(RATE.seconds(self.n_samples()))
+    }
+}
+
+/// Every utterance's beginning, and the sample at which that is known.
+fn starts(bytes: &[u8]) -> Vec<(f64, u64)> {
+    let samples = bytes.chunks_exact(2).map(|two| i16::from_le_bytes([two[0], two[1]]));
+    let samples: Vec<f32> = samples.map(|sample| f32::from(sample) / 32768.0).collect();
+    let mut segmenter = Segmenter::new(ValidSettings::default(), RATE);
+    let (mut silero, mut state) = (Silero::new(RATE), StreamState::default());
+    let (mut events, mut starts) = (Vec::new(), Vec::new());
+    for frame in samples.chunks_exact(RATE.frame()) {
+        let mut probability = [0.0];
+        silero.detect(&[frame], &mut [&mut state], &mut probability);
+        let n_taken = segmenter.push(frame);
+        debug_assert_eq!(n_taken, frame.len(), "there is room for one frame when none waits");
+        segmenter.score(probability[0], &mut events);
+        for event in events.drain(..) {
+            if let SegmentEvent::SpeechStart { start } = event {
+                starts.push((RATE.seconds(start), segmenter.scored()));
+            }
+        }
+    }
+    starts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tape_speaks_and_every_start_is_decided_after_it_begins() {
+        let tape = Tape::new(20, 100);
+
+        assert_eq!(tape.n_samples(), 320_000);
+        assert_eq!(tape.chunks().map(<[u8]>::len).sum::<usize>(), 640_000);
+        assert!(3 <= tape.starts.len(), "{:?}", tape.starts);
+        for &(start, decided) in &tape.starts {
+            assert!(start < RATE.seconds(decided));
+            let due = tape.decided(start).unwrap();
+            assert!(RATE.seconds(decided) <= due.as_secs_f64());
+        }
+        assert_eq!(tape.decided(123.0), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! Streaming speech: sessions that take audio in any chunking and give results in order.
+//!
+//! ```text
+//! bytes ─▶ Intake ─▶ one Channel per audio channel ─▶ Event
+//!          decodes    decides; pure        ▲ │
+//!                                          │ ▼ Step: detect, infer, withdraw
+//!                                        Session: waits; thin
+//! ```
+//!
+//! A [`Session`] is one round of one client: from the moment it says what it is going to send until
+//! that is answered. [`channel`] decides what happens to the samples of one audio channel and knows
+//! no task and no clock: all times are counts of samples. The session only carries out its steps.
+//!
+//! Nothing here is unbounded: a session that has no room is not given more
+//! ([`Session::has_room`]), so that pressure reaches whoever sends.
+
+mod channel;
+mod counts;
+mod error;
+mod event;
+mod infer;
+mod intake;
+mod order;
+mod segmented;
+mod session;
+mod simple;
+mod terms;
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, atomic::Ordering},
+    thread::available_parallelism,
+};
+
+pub use counts::SpeechStats;
+pub use error::SpeechError;
+pub use event::{Event, Lost, Report, Span};
+pub use paceline_audio::{
+    Bounds, Cost, DecodeError, Encoding, Format, Source, UnknownEncoding,
+    segment::{SegmentSettings, SegmentSettingsError, ValidSettings},
+    silero::Rate,
+};
+pub use session::Session;
+pub use terms::{INTERIM_INTERVAL, SpeechLimits, SpeechSettings, Style, Terms, Utterances};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::{Models, VoiceDetector};
+use counts::Counts;
+
+/// Samples a second that models and the voice detector get.
+pub const RATE: Rate = Rate::Hz16000;
+
+/// A cheap handle to what all sessions share.
+#[derive(Debug, Clone)]
+pub struct Speech(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    models: Arc<Models>,
+    voices: VoiceDetector,
+    settings: SpeechSettings,
+    /// Streams that may still be opened.
+    streams: Arc<Semaphore>,
+    /// Segments that may still be with models, over all streams.
+    flights: Arc<Semaphore>,
+    /// Heavy decoding that may still begin.
+    decoders: Arc<Semaphore>,
+    counts: Counts,
+}
+
+impl Speech {
+    /// What sessions on these models and this voice detector share.
+    #[must_use]
+    pub fn new(models: Arc<Models>, voices: VoiceDetector, settings: SpeechSettings) -> Self {
+        let limits = &settings.limits;
+        let n_cores = available_parallelism().map_or(1, NonZeroUsize::get);
+        Self(Arc::new(Shared {
+            streams: Arc::new(Semaphore::new(limits.max_streams)),
+            flights: Arc::new(Semaphore::new(limits.max_in_flight)),
+            decoders: Arc::new(Semaphore::new(n_cores)),
+            counts: Counts::default(),
+            models,
+            voices,
+            settings,
+        }))
+    }
+
+    /// A place for one more stream, for as long as it is held; `None` where there is none.
+    #[must_use]
+    pub fn admit(&self) -> Option<Place> {
+        let permit = Arc::clone(&self.0.streams).try_acquire_owned().ok();
+        if permit.is_none() {
+            self.0.counts.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        permit.map(Place)
+    }
+
+    /// Begins a round.
+    ///
+    /// # Errors
+    ///
+    /// When the client's terms cannot be met, and why.
+    pub fn open(&self, terms: Terms) -> Result<Session, SpeechError> {
+        Session::open(self.clone(), terms)
+    }
+
+    /// Bounds and defaults.
+    #[must_use]
+    pub fn settings(&self) -> &SpeechSettings {
+        &self.0.settings
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn stats(&self) -> SpeechStats {
+        let in_use = self.0.settings.limits.max_streams - self.0.streams.available_permits();
+        self.0.counts.read(in_use)
+    }
+}
+
+/// A stream's place among those that are open.
+#[derive(Debug)]
+pub struct Place(#[expect(dead_code, reason = "held, not read")] OwnedSemaphorePermit);

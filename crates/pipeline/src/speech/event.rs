@@ -1,0 +1,105 @@
+//! What a session says. Times are counts of samples, so that they are exact after hours.
+
+use std::sync::Arc;
+
+use paceline_audio::{DecodeError, Ending};
+use paceline_backend::Output;
+use paceline_types::ErrorCode;
+
+use super::RATE;
+use crate::Model;
+
+/// Samples from `start` to `end`, exclusive, counted from the beginning of the round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The first.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+}
+
+impl Span {
+    /// How many.
+    #[must_use]
+    pub const fn n_samples(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Both ends in seconds.
+    #[must_use]
+    pub fn seconds(&self) -> (f64, f64) {
+        (RATE.seconds(self.start), RATE.seconds(self.end))
+    }
+}
+
+/// What a session says.
+///
+/// Of one channel, segments come in the order of their audio. Voice activity comes at once, whatever
+/// models are still busy with; but an utterance's `Inactive` always comes before its final segment.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// Somebody speaks.
+    Active {
+        /// On this audio channel.
+        channel: usize,
+        /// Since this sample.
+        at: u64,
+    },
+    /// Nobody speaks any more.
+    Inactive {
+        /// On this audio channel.
+        channel: usize,
+        /// Since this sample.
+        at: u64,
+    },
+    /// What the model said about a segment.
+    Segment {
+        /// Of this audio channel.
+        channel: usize,
+        /// Where it is.
+        span: Span,
+        /// Whether it is an utterance's last word; `None` where there are no utterances.
+        is_final: Option<bool>,
+        /// The model that said it, which knows its outputs' names.
+        model: Arc<Model>,
+        /// Its outputs.
+        output: Output,
+    },
+    /// A segment or some frames have no result. The stream goes on.
+    Lost {
+        /// Of this audio channel.
+        channel: usize,
+        /// Where.
+        span: Span,
+        /// Why.
+        lost: Lost,
+    },
+    /// There is room for more audio again.
+    Room,
+    /// Everything that came before a flush is answered.
+    Flushed,
+    /// The audio cannot be decoded. What was decoded before is answered, and the round ends.
+    Undecodable(DecodeError),
+    /// The round is over. Nothing comes after it.
+    Ended(Report),
+}
+
+/// Why there is no result, as clients are told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// What kind of failure.
+    pub code: ErrorCode,
+    /// The model's own words, or ours.
+    pub message: String,
+}
+
+/// What became of a round's audio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Report {
+    /// What the decoder said at the end; nothing where it had failed before.
+    pub ending: Ending,
+    /// Samples of each channel that came after the one utterance that was asked for.
+    pub ignored: u64,
+    /// Bytes that came after the round had ended by itself.
+    pub unread: u64,
+}

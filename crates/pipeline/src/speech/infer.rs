@@ -1,0 +1,100 @@
+//! One question to the model, from a segment's samples to its outputs.
+
+use std::sync::Arc;
+
+use paceline_backend::Output;
+use paceline_batch::{Failure, Key, Priority, Refused};
+use paceline_types::{DType, Dim, ErrorCode, Tensor};
+use smallvec::smallvec;
+use tokio::sync::Semaphore;
+
+use super::{Speech, SpeechError, channel::Job, counts::Counts, event::Lost};
+use crate::{Ask, InferError, Model};
+
+/// What a model said.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) model: Arc<Model>,
+    pub(super) output: Output,
+}
+
+/// Who asks, and whom.
+#[derive(Debug, Clone)]
+pub(super) struct Asker {
+    pub(super) speech: Speech,
+    pub(super) model: Arc<str>,
+    pub(super) params: Key,
+    /// Whose question it is, for fairness among streams.
+    pub(super) stream: u64,
+}
+
+/// Whether a model can be asked about audio.
+pub(super) fn takes_audio(model: &Model) -> bool {
+    matches!(&*model.signature().inputs, [input] if input.dtype == DType::F32 && input.dims == [Dim::Any])
+}
+
+impl Asker {
+    pub(super) fn counts(&self) -> &Counts {
+        &self.speech.0.counts
+    }
+
+    /// Places for heavy decoding.
+    pub(super) fn decoders(&self) -> &Arc<Semaphore> {
+        &self.speech.0.decoders
+    }
+
+    /// The model in its latest version.
+    pub(super) fn find(&self) -> Result<Arc<Model>, SpeechError> {
+        let model = self.speech.0.models.find(&self.model, None)?;
+        if takes_audio(&model) {
+            return Ok(model);
+        }
+        Err(SpeechError::NotForAudio(model.facts().name.clone()))
+    }
+
+    /// Asks, waiting for room as long as it takes.
+    pub(super) async fn ask(self, job: Job) -> Result<Answer, Lost> {
+        // The semaphore is never closed.
+        let _flight = self.speech.0.flights.acquire().await.ok();
+        match self.try_ask(&job).await {
+            // The model was replaced meanwhile; the new one is found from now on.
+            Err(SpeechError::Model(InferError::Refused(Refused::Closed))) => {
+                self.try_ask(&job).await.map_err(|error| lost(&error))
+            }
+            answer => answer.map_err(|error| lost(&error)),
+        }
+    }
+
+    async fn try_ask(&self, job: &Job) -> Result<Answer, SpeechError> {
+        let model = self.find()?;
+        let n_samples = job.samples.len();
+        let shape: &[usize] =
+            if model.signature().batched { &[1, n_samples] } else { &[n_samples] };
+        let input = Tensor::from_f32(shape, &job.samples).expect("as many samples as there are");
+        let is_interim = job.part.is_final == Some(false);
+        let ask = Ask {
+            inputs: smallvec![input],
+            params: self.params,
+            priority: if is_interim { Priority::LOW } else { Priority::NORMAL },
+            stream: Some(self.stream),
+            waits_for_room: true,
+            ..Ask::default()
+        };
+        let (output, _) = model.infer(ask).await?;
+        Ok(Answer { model, output })
+    }
+}
+
+/// What a client is told: the model's own words, and of our faults nothing but that.
+fn lost(error: &SpeechError) -> Lost {
+    let code = error.code();
+    if code == ErrorCode::Internal {
+        tracing::error!(%error, "a segment has no result");
+        return Lost { code, message: "Internal server error".to_owned() };
+    }
+    let message = match error {
+        SpeechError::Model(InferError::Failed(Failure::Model(cause))) => cause.to_string(),
+        error => error.to_string(),
+    };
+    Lost { code, message }
+}

@@ -1,0 +1,7 @@
+//! Streaming speech, over real sockets to a whole server.
+
+mod defects;
+mod limits;
+mod segmented;
+mod simple;
+mod support;

@@ -1,0 +1,140 @@
+//! What streams hold, counted in bytes. The client is bare sockets, so that only the server counts.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    sync::atomic::{AtomicIsize, Ordering},
+    time::Duration,
+};
+
+use paceline_server::{Server, config::load::load};
+
+/// Counts the bytes that are held. This file has one test, so nobody else's are counted.
+struct Counting;
+
+static HELD: AtomicIsize = AtomicIsize::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[expect(unsafe_code, reason = "a global allocator can be written no other way")]
+// SAFETY: every call is handed to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.fetch_add(layout.size().cast_signed(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size().cast_signed(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+const UPGRADE: &[u8] = b"GET /api/v1/segmented HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\n\
+    upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+const START: &[u8] = br#"{"request":"start","format":{"channels":1,"sample_rate":16000,"bit_depth":16,"is_float":false}}"#;
+const FLUSH: &[u8] = br#"{"request":"flush","id":1}"#;
+
+/// A stream that is open and has said what it is going to send.
+fn open(address: SocketAddr) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(UPGRADE).unwrap();
+    let mut last = [0; 4];
+    while &last != b"\r\n\r\n" {
+        last.rotate_left(1);
+        socket.read_exact(&mut last[3..]).unwrap();
+    }
+    send(&mut socket, 0x81, START);
+    flush(&mut socket);
+    socket
+}
+
+/// One message, masked with zeros.
+fn send(socket: &mut TcpStream, opcode: u8, payload: &[u8]) {
+    let length = u64::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut head = [opcode, 0x80 | 127, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    head[2..10].copy_from_slice(&length);
+    socket.write_all(&head).unwrap();
+    socket.write_all(payload).unwrap();
+}
+
+/// Waits until everything so far is done with.
+fn flush(socket: &mut TcpStream) {
+    send(socket, 0x81, FLUSH);
+    let mut head = [0; 2];
+    socket.read_exact(&mut head).unwrap();
+    let mut text = [0; 125];
+    let text = &mut text[..usize::from(head[1])];
+    socket.read_exact(text).unwrap();
+    assert!(text.windows(7).any(|word| word == b"flushed"), "{}", String::from_utf8_lossy(text));
+}
+
+/// What is held once nothing moves any more.
+fn held() -> isize {
+    let mut last = HELD.load(Ordering::Relaxed);
+    loop {
+        std::thread::sleep(Duration::from_millis(50));
+        let now = HELD.load(Ordering::Relaxed);
+        if now == last {
+            return now;
+        }
+        last = now;
+    }
+}
+
+#[test]
+fn an_idle_stream_is_small_and_an_hour_of_silence_leaves_nothing() {
+    let sets = [
+        "server.listen=127.0.0.1:0",
+        "server.grpc_listen=127.0.0.1:0",
+        "server.model_repository=none",
+        "speech.ping_interval=1h",
+        "speech.idle_timeout=1h",
+    ];
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let config = load(None, [], &sets.map(str::to_owned)).unwrap();
+    let server = runtime.block_on(Server::build(config)).unwrap();
+    let address = server.address();
+    runtime.spawn(server.run(std::future::pending()));
+    // What is made once, on the first stream, is no stream's own.
+    let second = vec![0; 32_000];
+    let mut first = open(address);
+    send(&mut first, 0x82, &second);
+    flush(&mut first);
+    drop(first);
+
+    let before = held();
+    let mut streams: Vec<_> = (0..100).map(|_| open(address)).collect();
+    let idle = (held() - before) / 100;
+    for stream in &mut streams {
+        // As a microphone gives it.
+        for tenth in second.chunks(3200).cycle().take(30) {
+            send(stream, 0x82, tenth);
+        }
+        flush(stream);
+    }
+    let silent = (held() - before) / 100;
+    println!("idle {idle} bytes a stream, {silent} after three seconds of silence");
+    drop(streams);
+    assert!(idle < 32 << 10, "an idle stream holds {idle} bytes");
+    // 600 ms of audio are kept, since an utterance may turn out to have begun in them.
+    assert!(silent < (32 << 10) + 2 * 4 * 9600, "a silent stream holds {silent} bytes");
+
+    let mut stream = open(address);
+    let mut after_a_minute = 0;
+    for number in 0..3600 {
+        send(&mut stream, 0x82, &second);
+        if number == 60 {
+            flush(&mut stream);
+            after_a_minute = held();
+        }
+    }
+    flush(&mut stream);
+    let grown = held() - after_a_minute;
+    println!("{grown} bytes more after an hour of silence than after a minute");
+    assert!(grown < 16 << 10, "an hour of silence leaves {grown} bytes behind");
+}
