@@ -9,7 +9,7 @@ use super::{
 
 /// Room around the lines.
 const LEFT: f64 = 58.0;
-const RIGHT: f64 = 74.0;
+const RIGHT: f64 = 92.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 46.0;
 /// Least distance between two labels, one above the other and side by side.
