@@ -90,6 +90,18 @@ impl<W: Weight> Dense<W> {
         Self { n_inputs, n_vectors, zero, scale, bias, panels }
     }
 
+    /// Its panels, from the first column on.
+    fn panels(&self) -> impl Iterator<Item = Panel<'_, W>> {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let first = next;
+            let width = (first < self.n_vectors).then(|| panel_width(self.n_vectors, first))?;
+            next += width;
+            let lines = &self.panels[first * self.n_inputs..next * self.n_inputs];
+            Some(Panel { lines, first, width })
+        })
+    }
+
     /// Numbers in a row that goes in.
     #[must_use]
     pub const fn n_inputs(&self) -> usize {
@@ -163,6 +175,39 @@ pub struct Job<'a, W: Weight = f32> {
     pub then: Then,
 }
 
+impl Job<'_, f32> {
+    /// Runs it panel by panel.
+    #[inline(always)]
+    pub(crate) fn run<S: Simd>(&mut self, simd: S) {
+        let layer = self.layer;
+        for panel in layer.panels() {
+            self.run_panel(simd, &panel);
+        }
+    }
+}
+
+impl Job<'_, u8> {
+    /// Runs it panel by panel. With many rows, a panel's weights become numbers once and not again
+    /// for each tile.
+    #[inline(always)]
+    pub(crate) fn run_bytes<S: Simd>(&mut self, simd: S, Scratch(numbers): &mut Scratch) {
+        let zero = simd.splat(self.layer.zero);
+        let layer = self.layer;
+        for panel in layer.panels() {
+            if self.n_rows() <= 2 * TALLEST {
+                self.run_panel(simd, &panel);
+                continue;
+            }
+            numbers.resize(panel.lines.len(), Numbers([0.0; LANES]));
+            for (line, to) in panel.lines.iter().zip(&mut *numbers) {
+                simd.store(u8::load(simd, line, zero), &mut to.0);
+            }
+            let Panel { first, width, .. } = panel;
+            self.run_panel::<S, f32>(simd, &Panel { lines: numbers, first, width });
+        }
+    }
+}
+
 impl<W: Weight> Job<'_, W> {
     fn place(&self, rows: Rows, row: usize) -> usize {
         let (stream, time) = (row / self.n_times, row % self.n_times);
@@ -171,30 +216,6 @@ impl<W: Weight> Job<'_, W> {
 
     fn n_rows(&self) -> usize {
         self.n_streams * self.n_times
-    }
-
-    /// Runs it panel by panel. With many rows and somewhere to put them, a panel's weights become
-    /// numbers once and not again for each tile.
-    #[inline(always)]
-    pub(crate) fn run<S: Simd>(&mut self, simd: S, mut scratch: Option<&mut Scratch>) {
-        let zero = simd.splat(self.layer.zero);
-        let mut first = 0;
-        while first < self.layer.n_vectors {
-            let width = panel_width(self.layer.n_vectors, first);
-            let at = first * self.layer.n_inputs;
-            let lines = &self.layer.panels[at..at + self.layer.n_inputs * width];
-            match &mut scratch {
-                Some(Scratch(numbers)) if 2 * TALLEST < self.n_rows() => {
-                    numbers.resize(lines.len(), Numbers([0.0; LANES]));
-                    for (line, to) in lines.iter().zip(&mut **numbers) {
-                        simd.store(W::load(simd, line, zero), &mut to.0);
-                    }
-                    self.run_panel::<S, f32>(simd, &Panel { lines: numbers, first, width });
-                }
-                _ => self.run_panel::<S, W>(simd, &Panel { lines, first, width }),
-            }
-            first += width;
-        }
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! and how rows and columns are tiled over registers. Every implementation does the same
 //! operations in the same order for each lane, so which rows share a call never shows.
 
-use crate::{Job, Scratch, Weight};
+use crate::{Job, Scratch};
 
 /// Lanes of a vector.
 pub const LANES: usize = 16;
@@ -34,9 +34,10 @@ pub trait Simd: Copy {
 
     /// A whole computation, as one function that may use the instructions.
     fn run<K: Kernel>(self, kernel: K) -> K::Output;
-    /// A dense layer, as one function. With somewhere to put them, weights that are bytes become
-    /// numbers once for many rows.
-    fn dense<W: Weight>(self, job: &mut Job<'_, W>, scratch: Option<&mut Scratch>);
+    /// A dense layer, as one function.
+    fn dense(self, job: &mut Job<'_>);
+    /// A dense layer over bytes, as one function.
+    fn dense_bytes(self, job: &mut Job<'_, u8>, scratch: &mut Scratch);
 
     /// A number in all lanes.
     fn splat(self, value: f32) -> Self::Vector;
@@ -151,8 +152,12 @@ impl Simd for Portable {
         kernel.run(self)
     }
 
-    fn dense<W: Weight>(self, job: &mut Job<'_, W>, scratch: Option<&mut Scratch>) {
-        job.run(self, scratch);
+    fn dense(self, job: &mut Job<'_>) {
+        job.run(self);
+    }
+
+    fn dense_bytes(self, job: &mut Job<'_, u8>, scratch: &mut Scratch) {
+        job.run_bytes(self, scratch);
     }
 
     #[inline(always)]

@@ -15,7 +15,7 @@ use std::arch::x86_64::{
     _mm512_shuffle_f32x4, _mm512_slli_epi32, _mm512_sqrt_ps, _mm512_storeu_ps, _mm512_sub_ps,
 };
 
-use crate::{Job, Kernel, LANES, Scratch, Simd, Weight};
+use crate::{Job, Kernel, LANES, Scratch, Simd};
 
 /// What may be done because a token is there.
 macro_rules! trusted {
@@ -53,8 +53,13 @@ fn run_avx512<K: Kernel>(simd: Avx512, kernel: K) -> K::Output {
 }
 
 #[target_feature(enable = "avx512f")]
-fn dense_avx512<W: Weight>(simd: Avx512, job: &mut Job<'_, W>, scratch: Option<&mut Scratch>) {
-    job.run(simd, scratch);
+fn dense_avx512(simd: Avx512, job: &mut Job<'_>) {
+    job.run(simd);
+}
+
+#[target_feature(enable = "avx512f")]
+fn dense_bytes_avx512(simd: Avx512, job: &mut Job<'_, u8>, scratch: &mut Scratch) {
+    job.run_bytes(simd, scratch);
 }
 
 #[target_feature(enable = "avx2,fma")]
@@ -63,8 +68,13 @@ fn run_avx2<K: Kernel>(simd: Avx2, kernel: K) -> K::Output {
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn dense_avx2<W: Weight>(simd: Avx2, job: &mut Job<'_, W>, scratch: Option<&mut Scratch>) {
-    job.run(simd, scratch);
+fn dense_avx2(simd: Avx2, job: &mut Job<'_>) {
+    job.run(simd);
+}
+
+#[target_feature(enable = "avx2,fma")]
+fn dense_bytes_avx2(simd: Avx2, job: &mut Job<'_, u8>, scratch: &mut Scratch) {
+    job.run_bytes(simd, scratch);
 }
 
 impl Simd for Avx512 {
@@ -81,8 +91,12 @@ impl Simd for Avx512 {
         trusted!(run_avx512(self, kernel))
     }
 
-    fn dense<W: Weight>(self, job: &mut Job<'_, W>, scratch: Option<&mut Scratch>) {
-        trusted!(dense_avx512(self, job, scratch));
+    fn dense(self, job: &mut Job<'_>) {
+        trusted!(dense_avx512(self, job));
+    }
+
+    fn dense_bytes(self, job: &mut Job<'_, u8>, scratch: &mut Scratch) {
+        trusted!(dense_bytes_avx512(self, job, scratch));
     }
 
     #[inline(always)]
@@ -179,8 +193,12 @@ impl Simd for Avx2 {
         trusted!(run_avx2(self, kernel))
     }
 
-    fn dense<W: Weight>(self, job: &mut Job<'_, W>, scratch: Option<&mut Scratch>) {
-        trusted!(dense_avx2(self, job, scratch));
+    fn dense(self, job: &mut Job<'_>) {
+        trusted!(dense_avx2(self, job));
+    }
+
+    fn dense_bytes(self, job: &mut Job<'_, u8>, scratch: &mut Scratch) {
+        trusted!(dense_bytes_avx2(self, job, scratch));
     }
 
     #[inline(always)]

@@ -140,7 +140,7 @@ impl Fourier {
                 to_rows: Rows { first: 0, per_stream: PARTS, per_time: SUMS },
                 then: Then::Keep,
             };
-            simd.dense(&mut job, None);
+            simd.dense(&mut job);
         }
         let quarter = self.quarter;
         let [cosines_even, cosines_odd, sines_even, sines_odd] = &work.sums;

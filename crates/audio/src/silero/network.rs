@@ -101,7 +101,7 @@ impl Network {
             let ((from, from_rows), (to, to_rows)) = (from, to);
             let mut job =
                 Job { layer, n_streams, n_times, from, from_rows, to, to_rows, then: Then::Relu };
-            simd.dense(&mut job, None);
+            simd.dense(&mut job);
         };
         let spectra = (&self.spectra[..], row(0, SPECTRA, n_bins));
         convolve(
@@ -126,7 +126,7 @@ impl Network {
             to_rows: row(0, GATES, 0),
             then: Then::Keep,
         };
-        simd.dense(&mut job, None);
+        simd.dense(&mut job);
         for (stream, (state, probability)) in states.iter_mut().zip(probabilities).enumerate() {
             let gates = &self.gates[stream * GATES..][..GATES];
             *probability = remember(simd, weights, gates, state);
