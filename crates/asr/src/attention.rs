@@ -104,9 +104,9 @@ impl<S: Simd> Task<'_, S> {
                 }
             }
             for q in 0..Q {
-                for v in 0..V {
-                    let mean = simd.mul(sums[q][v], shares[q]);
-                    simd.store(mean, &mut self.to[first + q][vector + v]);
+                let to = &mut self.to[first + q][vector..vector + V];
+                for (to, sum) in to.iter_mut().zip(sums[q]) {
+                    simd.store(simd.mul(sum, shares[q]), to);
                 }
             }
         }

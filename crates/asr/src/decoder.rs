@@ -242,6 +242,6 @@ fn likeliest<S: Simd>(simd: S, likelihoods: &[f32]) -> u32 {
         }
     }
     let part = &likelihoods[best.1..best.1 + PART];
-    let at = best.1 + part.iter().position(|number| *number == best.0).unwrap_or(0);
+    let at = best.1 + part.iter().position(|number| best.0 <= *number).unwrap_or(0);
     u32::try_from(at).expect("there are few tokens")
 }

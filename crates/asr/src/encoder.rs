@@ -57,7 +57,7 @@ impl Encoder {
 
     /// The model's own output for the utterance that was encoded last, frame after frame.
     #[cfg(test)]
-    pub(crate) fn hidden(&self) -> &[f32] {
+    pub(crate) fn output(&self) -> &[f32] {
         &self.work.normed
     }
 }

@@ -73,7 +73,7 @@ fn the_encoder_is_the_graph() {
     for kind in Kind::every() {
         let mut encoder = Encoder::with_kind(WEIGHTS.clone(), kind);
         encoder.encode(&jfk()[..3 * SAMPLE_RATE]).unwrap();
-        let hidden = encoder.hidden().chunks(WIDTH).step_by(10).flatten();
+        let hidden = encoder.output().chunks(WIDTH).step_by(10).flatten();
         let (mut far, mut size, mut n) = (0_f32, 0_f32, 0);
         for (actual, expected) in hidden.zip(&expected) {
             far = far.max((actual - expected).abs());
@@ -98,8 +98,11 @@ fn every_kind_of_instructions_says_what_the_graph_says() {
     }
 }
 
-/// Speech and noise of many lengths, with what each says alone.
-static UTTERANCES: LazyLock<Vec<(Vec<f32>, Vec<u32>, End)>> = LazyLock::new(|| {
+/// Samples, and what they say alone.
+type Utterance = (Vec<f32>, Vec<u32>, End);
+
+/// Speech of many lengths.
+static UTTERANCES: LazyLock<Vec<Utterance>> = LazyLock::new(|| {
     let mut utterances = Vec::new();
     for (clip, first, n_samples) in [
         (0, 0, MIN_SAMPLES),

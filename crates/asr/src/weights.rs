@@ -108,9 +108,10 @@ fn convolution(file: &File<'_>, at: usize, has_bias: bool) -> Result<Dense, Load
     let shape = CONVOLUTIONS[at];
     let name = format!("encoder.conv{}", at + 1);
     let weights = file.numbers(&name, &[shape.n_outputs, shape.n_inputs, shape.taps])?;
-    let bias = match has_bias {
-        true => file.numbers(&format!("{name}.bias"), &[shape.n_outputs])?,
-        false => vec![0.0; shape.n_outputs],
+    let bias = if has_bias {
+        file.numbers(&format!("{name}.bias"), &[shape.n_outputs])?
+    } else {
+        vec![0.0; shape.n_outputs]
     };
     Ok(Dense::pack(
         shape.taps * shape.n_inputs,
@@ -149,9 +150,12 @@ fn attention(file: &File<'_>, norm: &str, name: &str) -> Result<Attention, LoadE
             (WIDTH, WIDTH),
             (bytes.zero, bytes.scale * factor),
             |_| 0.0,
-            |output, input| match is_output {
-                true => bytes.weights[column(input) * WIDTH + output],
-                false => bytes.weights[input * WIDTH + column(output)],
+            |output, input| {
+                if is_output {
+                    bytes.weights[column(input) * WIDTH + output]
+                } else {
+                    bytes.weights[input * WIDTH + column(output)]
+                }
             },
         ))
     };

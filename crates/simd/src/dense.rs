@@ -5,13 +5,11 @@
 
 use crate::{LANES, Simd, Weight, weight::Numbers};
 
-/// Most vectors in a panel.
-const WIDEST: usize = 4;
 /// Most rows in a tile.
 const TALLEST: usize = 8;
 
 /// A matrix and its bias, packed in panels of columns: each of three vectors where that goes up
-/// exactly, else of four, and the last of what is left.
+/// exactly, else as wide as suits the weights, and the last of what is left.
 ///
 /// A weight `w` is stored as `q`, with `w = (q - zero) * scale`.
 #[derive(Debug)]
@@ -54,8 +52,8 @@ impl Dense<u8> {
     /// The weights of an output.
     pub fn column(&self, output: usize) -> impl Iterator<Item = f32> {
         let (vector, lane) = (output / LANES, output % LANES);
-        let first = vector - vector % panel_width(self.n_vectors, 0);
-        let width = panel_width(self.n_vectors, first);
+        let first = vector - vector % panel_width::<u8>(self.n_vectors, 0);
+        let width = panel_width::<u8>(self.n_vectors, first);
         let at = first * self.n_inputs + vector - first;
         let lines = self.panels[at..].iter().step_by(width).take(self.n_inputs);
         lines.map(move |line| (f32::from(u8::lane(line, lane)) - self.zero) * self.scale)
@@ -76,7 +74,7 @@ impl<W: Weight> Dense<W> {
         let mut panels = Vec::with_capacity(n_inputs * n_vectors);
         let mut first = 0;
         while first < n_vectors {
-            let width = panel_width(n_vectors, first);
+            let width = panel_width::<W>(n_vectors, first);
             for input in 0..n_inputs {
                 panels.extend((first..first + width).map(|vector| {
                     let outputs: [Option<usize>; LANES] = outputs(vector);
@@ -95,7 +93,8 @@ impl<W: Weight> Dense<W> {
         let mut next = 0;
         std::iter::from_fn(move || {
             let first = next;
-            let width = (first < self.n_vectors).then(|| panel_width(self.n_vectors, first))?;
+            let width =
+                (first < self.n_vectors).then(|| panel_width::<W>(self.n_vectors, first))?;
             next += width;
             let lines = &self.panels[first * self.n_inputs..next * self.n_inputs];
             Some(Panel { lines, first, width })
@@ -116,8 +115,8 @@ impl<W: Weight> Dense<W> {
 }
 
 /// How many vectors the panel has that begins with this one.
-fn panel_width(n_vectors: usize, first: usize) -> usize {
-    if n_vectors.is_multiple_of(3) { 3 } else { WIDEST.min(n_vectors - first) }
+fn panel_width<W: Weight>(n_vectors: usize, first: usize) -> usize {
+    if n_vectors.is_multiple_of(3) { 3 } else { W::WIDEST.min(n_vectors - first) }
 }
 
 /// Where the rows of a layer lie: each stream has some, evenly spaced.
@@ -194,7 +193,7 @@ impl Job<'_, u8> {
         let zero = simd.splat(self.layer.zero);
         let layer = self.layer;
         for panel in layer.panels() {
-            if self.n_rows() <= 2 * TALLEST {
+            if self.n_rows() <= TALLEST {
                 self.run_panel(simd, &panel);
                 continue;
             }
@@ -284,12 +283,15 @@ impl<W: Weight> Job<'_, W> {
         let zero = simd.splat(self.layer.zero);
         let mut sums = [bias; M];
         for (input, weights) in (0..n_inputs).zip(panel.lines.chunks_exact(panel.width)) {
-            let weights = &weights[vector..vector + N];
-            let weights: [S::Vector; N] = std::array::from_fn(|n| P::load(simd, &weights[n], zero));
+            // Not by a closure, which may stay a function of its own, without the instructions.
+            let mut loaded = [zero; N];
+            for (to, line) in loaded.iter_mut().zip(&weights[vector..vector + N]) {
+                *to = P::load(simd, line, zero);
+            }
             for m in 0..M {
                 let value = simd.splat(rows[m][input]);
                 for n in 0..N {
-                    sums[m][n] = simd.mul_add(value, weights[n], sums[m][n]);
+                    sums[m][n] = simd.mul_add(value, loaded[n], sums[m][n]);
                 }
             }
         }

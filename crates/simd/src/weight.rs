@@ -9,10 +9,14 @@ pub trait Weight: Copy + Default + Debug + 'static {
     /// As many of them as a vector has lanes, never across two cache lines.
     type Line: Copy + Debug;
 
+    /// Most vectors in a panel. Narrow ones leave registers for more rows in a tile, which what
+    /// must become numbers first gains from; wide ones suit few rows.
+    const WIDEST: usize;
+
     /// A line of weights.
     fn line(weights: [Self; LANES]) -> Self::Line;
     /// A weight of a line.
-    fn lane(line: &Self::Line, lane: usize) -> Self;
+    fn lane(line: &Self::Line, at: usize) -> Self;
     /// The weights as numbers, with the one that stands for zero taken away.
     fn load<S: Simd>(simd: S, line: &Self::Line, zero: S::Vector) -> S::Vector;
 }
@@ -30,12 +34,14 @@ pub struct Bytes([u8; LANES]);
 impl Weight for f32 {
     type Line = Numbers;
 
+    const WIDEST: usize = 4;
+
     fn line(weights: [Self; LANES]) -> Numbers {
         Numbers(weights)
     }
 
-    fn lane(line: &Numbers, lane: usize) -> Self {
-        line.0[lane]
+    fn lane(line: &Numbers, at: usize) -> Self {
+        line.0[at]
     }
 
     /// They are what they are: zero is zero.
@@ -48,12 +54,14 @@ impl Weight for f32 {
 impl Weight for u8 {
     type Line = Bytes;
 
+    const WIDEST: usize = 3;
+
     fn line(weights: [Self; LANES]) -> Bytes {
         Bytes(weights)
     }
 
-    fn lane(line: &Bytes, lane: usize) -> Self {
-        line.0[lane]
+    fn lane(line: &Bytes, at: usize) -> Self {
+        line.0[at]
     }
 
     #[inline(always)]

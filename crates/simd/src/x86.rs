@@ -217,7 +217,10 @@ impl Simd for Avx2 {
         trusted!({
             let low = _mm_loadu_si128(from.as_ptr().cast());
             let high = _mm_unpackhi_epi64(low, low);
-            [low, high].map(|bytes| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)))
+            [
+                _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low)),
+                _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high)),
+            ]
         })
     }
 
