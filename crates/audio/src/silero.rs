@@ -14,24 +14,15 @@
 //! ```
 
 #[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
-mod dense;
-#[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
 mod fourier;
-mod kind;
 #[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
 mod network;
 mod rate;
-#[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
-mod simd;
 mod state;
 mod weights;
-#[cfg(target_arch = "x86_64")]
-#[expect(unsafe_code, reason = "the CPU's own instructions")]
-#[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
-mod x86;
 
-use kind::Kind;
-use network::{MAX_STREAMS, Network, Step};
+use network::{Detect, MAX_STREAMS, Network, Step};
+use paceline_simd::Kind;
 pub use rate::{Rate, UnknownRate};
 pub use state::StreamState;
 
@@ -96,7 +87,8 @@ impl Silero {
             .zip(states.chunks_mut(MAX_STREAMS))
             .zip(probabilities.chunks_mut(MAX_STREAMS));
         for ((frames, states), probabilities) in parts {
-            self.kind.run(&mut self.network, Step { frames, states, probabilities });
+            let step = Step { frames, states, probabilities };
+            self.kind.run(Detect { network: &mut self.network, step });
         }
     }
 }

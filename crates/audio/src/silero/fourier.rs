@@ -9,11 +9,9 @@
 
 use std::f64::consts::TAU;
 
-use super::{
-    Rate,
-    dense::{Dense, Job, Rows},
-    simd::{LANES, Simd},
-};
+use paceline_simd::{Dense, Job, LANES, Rows, Simd, Then};
+
+use super::Rate;
 
 /// Windows in a frame.
 pub(super) const WINDOWS: usize = 4;
@@ -132,7 +130,7 @@ impl Fourier {
     ) {
         let layers = [&self.even_cosines, &self.odd_cosines, &self.even_sines, &self.odd_sines];
         for ((layer, from), to) in layers.into_iter().zip(&work.folds).zip(&mut work.sums) {
-            simd.dense(&mut Job {
+            let mut job = Job {
                 layer,
                 n_streams,
                 n_times: WINDOWS,
@@ -140,8 +138,9 @@ impl Fourier {
                 from_rows: Rows { first: 0, per_stream: FOLDS, per_time: FOLDED },
                 to,
                 to_rows: Rows { first: 0, per_stream: PARTS, per_time: SUMS },
-                relu: false,
-            });
+                then: Then::Keep,
+            };
+            simd.dense(&mut job);
         }
         let quarter = self.quarter;
         let [cosines_even, cosines_odd, sines_even, sines_odd] = &work.sums;

@@ -1,10 +1,10 @@
 //! The network, one frame of each of some streams at a time.
 
+use paceline_simd::{Dense, Job, Kernel, LANES, Rows, Simd, Then};
+
 use super::{
     Rate,
-    dense::{Dense, Job, Rows},
     fourier::{WINDOWS, Workspace},
-    simd::{LANES, Simd},
     state::StreamState,
     weights::{CONVOLVED, UNITS, Weights},
 };
@@ -30,6 +30,22 @@ pub(super) struct Step<'a, 'b> {
     pub(super) frames: &'a [&'b [f32]],
     pub(super) states: &'a mut [&'b mut StreamState],
     pub(super) probabilities: &'a mut [f32],
+}
+
+/// A step of a network.
+#[derive(Debug)]
+pub(super) struct Detect<'a, 'b> {
+    pub(super) network: &'a mut Network,
+    pub(super) step: Step<'a, 'b>,
+}
+
+impl Kernel for Detect<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        self.network.run(simd, self.step);
+    }
 }
 
 /// The network for one rate and where it works.
@@ -64,7 +80,7 @@ impl Network {
 
     /// How likely each stream's frame is speech.
     #[inline(always)]
-    pub(super) fn run<S: Simd>(&mut self, simd: S, step: Step<'_, '_>) {
+    fn run<S: Simd>(&mut self, simd: S, step: Step<'_, '_>) {
         let Step { frames, states, probabilities } = step;
         let weights = self.weights;
         let n_streams = frames.len();
@@ -83,16 +99,9 @@ impl Network {
         let [first, second, third, fourth] = &weights.convolutions;
         let convolve = |layer: &Dense, n_times, from: (&[f32], Rows), to: (&mut [f32], Rows)| {
             let ((from, from_rows), (to, to_rows)) = (from, to);
-            simd.dense(&mut Job {
-                layer,
-                n_streams,
-                n_times,
-                from,
-                from_rows,
-                to,
-                to_rows,
-                relu: true,
-            });
+            let mut job =
+                Job { layer, n_streams, n_times, from, from_rows, to, to_rows, then: Then::Relu };
+            simd.dense(&mut job);
         };
         let spectra = (&self.spectra[..], row(0, SPECTRA, n_bins));
         convolve(
@@ -107,7 +116,7 @@ impl Network {
         convolve(third, 1, from, (&mut self.third, row(0, THIRD, 0)));
         let from = (&self.third[..], row(0, THIRD, 0));
         convolve(fourth, 1, from, (&mut self.recurrent, row(0, RECURRENT, 0)));
-        simd.dense(&mut Job {
+        let mut job = Job {
             layer: &weights.recurrent,
             n_streams,
             n_times: 1,
@@ -115,8 +124,9 @@ impl Network {
             from_rows: row(0, RECURRENT, 0),
             to: &mut self.gates,
             to_rows: row(0, GATES, 0),
-            relu: false,
-        });
+            then: Then::Keep,
+        };
+        simd.dense(&mut job);
         for (stream, (state, probability)) in states.iter_mut().zip(probabilities).enumerate() {
             let gates = &self.gates[stream * GATES..][..GATES];
             *probability = remember(simd, weights, gates, state);

@@ -2,7 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::{Rate, dense::Dense, fourier::Fourier};
+use paceline_simd::Dense;
+
+use super::{Rate, fourier::Fourier};
 
 /// Units of the recurrent layer.
 pub(super) const UNITS: usize = 128;

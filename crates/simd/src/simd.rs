@@ -4,36 +4,70 @@
 //! and how rows and columns are tiled over registers. Every implementation does the same
 //! operations in the same order for each lane, so which rows share a call never shows.
 
-use super::{
-    dense::Job,
-    network::{Network, Step},
-};
+use crate::{Job, Scratch};
 
 /// Lanes of a vector.
-pub(super) const LANES: usize = 16;
+pub const LANES: usize = 16;
 
-/// Sixteen lanes and what the network does with them.
-pub(super) trait Simd: Copy {
+/// Something to compute, written once for every kind of instructions.
+///
+/// Its `run` and whatever that calls and is generic over [`Simd`] should be `#[inline(always)]`:
+/// only what becomes part of one function may use the instructions.
+pub trait Kernel {
+    /// What comes out.
+    type Output;
+
+    /// Computes it.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// Sixteen lanes and what is done with them.
+pub trait Simd: Copy {
+    /// Sixteen lanes.
     type Vector: Copy;
 
-    /// The whole network, as one function that may use the instructions.
-    fn run(self, network: &mut Network, step: Step<'_, '_>);
-    /// A dense layer, as one function, with the tiles that suit the registers.
-    fn dense(self, job: &mut Job<'_>);
+    /// How many vectors of sums may be under way at once and still be in registers.
+    const SUMS: usize;
+    /// How many rows of a dense layer are best computed beside each other, at most, in a panel of
+    /// this many vectors.
+    fn tallest(width: usize) -> usize;
 
+    /// A whole computation, as one function that may use the instructions.
+    fn run<K: Kernel>(self, kernel: K) -> K::Output;
+    /// A dense layer, as one function.
+    fn dense(self, job: &mut Job<'_>);
+    /// A dense layer over bytes, as one function.
+    fn dense_bytes(self, job: &mut Job<'_, u8>, scratch: &mut Scratch);
+
+    /// A number in all lanes.
     fn splat(self, value: f32) -> Self::Vector;
+    /// Numbers from memory.
     fn load(self, from: &[f32; LANES]) -> Self::Vector;
+    /// Bytes from memory, as numbers from 0 to 255.
+    fn load_bytes(self, from: &[u8; LANES]) -> Self::Vector;
+    /// Numbers to memory.
     fn store(self, vector: Self::Vector, to: &mut [f32; LANES]);
+    /// `a + b`
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// `a - b`
+    fn sub(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// `a * b`
     fn mul(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// `a / b`
     fn div(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// The greater of each; `b` where one is no number.
     fn max(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// The smaller of each; `b` where one is no number.
     fn min(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
+    /// The square root.
     fn sqrt(self, a: Self::Vector) -> Self::Vector;
     /// `a * b + c`
     fn mul_add(self, a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
     /// Two to the power of each lane, which must be a whole number from -126 to 127.
     fn pow2(self, a: Self::Vector) -> Self::Vector;
+
+    /// The last eight lanes first.
+    fn swap_halves(self, a: Self::Vector) -> Self::Vector;
 
     /// `1 / (1 + exp(-a))`
     #[inline(always)]
@@ -72,11 +106,33 @@ pub(super) trait Simd: Copy {
         let sum = self.mul_add(sum, self.mul(rest, rest), self.add(rest, self.splat(1.0)));
         self.mul(sum, self.pow2(whole))
     }
+
+    /// `a` times the part of a normal distribution that is below it: by a rational approximation
+    /// of the error function that is off by 1.5e-7 at most.
+    #[inline(always)]
+    fn gelu(self, a: Self::Vector) -> Self::Vector {
+        /// By Abramowitz and Stegun, 7.1.26; highest power first.
+        const POWERS: [f32; 5] = [1.061_405_4, -1.453_152, 1.421_413_7, -0.284_496_74, 0.254_829_6];
+        const STRETCH: f32 = 0.327_591_1;
+        let one = self.splat(1.0);
+        let size = self.max(a, self.mul(a, self.splat(-1.0)));
+        let x = self.mul(size, self.splat(std::f32::consts::FRAC_1_SQRT_2));
+        let t = self.div(one, self.mul_add(x, self.splat(STRETCH), one));
+        let mut sum = self.splat(POWERS[0]);
+        for power in &POWERS[1..] {
+            sum = self.mul_add(sum, t, self.splat(*power));
+        }
+        let square = self.mul(x, self.mul(x, self.splat(-1.0)));
+        let rest = self.mul(self.mul(sum, t), self.exp(square));
+        // The product with the error function is the same for both signs.
+        let even = self.mul(size, self.sub(one, rest));
+        self.mul(self.splat(0.5), self.add(a, even))
+    }
 }
 
 /// What any CPU has; the compiler makes vectors of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Portable;
+pub(crate) struct Portable;
 
 #[inline(always)]
 fn map2(a: [f32; LANES], b: [f32; LANES], combine: impl Fn(f32, f32) -> f32) -> [f32; LANES] {
@@ -86,12 +142,22 @@ fn map2(a: [f32; LANES], b: [f32; LANES], combine: impl Fn(f32, f32) -> f32) -> 
 impl Simd for Portable {
     type Vector = [f32; LANES];
 
-    fn run(self, network: &mut Network, step: Step<'_, '_>) {
-        network.run(self, step);
+    const SUMS: usize = 4;
+
+    fn tallest(_: usize) -> usize {
+        4
+    }
+
+    fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        kernel.run(self)
     }
 
     fn dense(self, job: &mut Job<'_>) {
-        job.run::<Self, 4, 1, 1>(self);
+        job.run(self);
+    }
+
+    fn dense_bytes(self, job: &mut Job<'_, u8>, scratch: &mut Scratch) {
+        job.run_bytes(self, scratch);
     }
 
     #[inline(always)]
@@ -105,6 +171,11 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn load_bytes(self, from: &[u8; LANES]) -> [f32; LANES] {
+        from.map(f32::from)
+    }
+
+    #[inline(always)]
     fn store(self, vector: [f32; LANES], to: &mut [f32; LANES]) {
         *to = vector;
     }
@@ -112,6 +183,11 @@ impl Simd for Portable {
     #[inline(always)]
     fn add(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
         map2(a, b, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    fn sub(self, a: [f32; LANES], b: [f32; LANES]) -> [f32; LANES] {
+        map2(a, b, |a, b| a - b)
     }
 
     #[inline(always)]
@@ -158,6 +234,11 @@ impl Simd for Portable {
     )]
     fn pow2(self, a: [f32; LANES]) -> [f32; LANES] {
         a.map(|whole| f32::from_bits(((whole as i32 + 127) as u32) << 23))
+    }
+
+    #[inline(always)]
+    fn swap_halves(self, a: [f32; LANES]) -> [f32; LANES] {
+        std::array::from_fn(|at| a[(at + LANES / 2) % LANES])
     }
 }
 
