@@ -211,7 +211,9 @@ async fn several_versions_are_served_at_once_and_each_is_reached_by_its_number()
     let (_, config) = server.get("/v2/models/simulated/config").await;
     assert_eq!(config["version_policy"]["specific"]["versions"], json!([1, 3]));
     let (_, index) = server.post("/v2/repository/index", &json!({"ready": true})).await;
-    let versions: Vec<_> = index.as_array().unwrap().iter().map(|e| &e["version"]).collect();
+    let own = |entry: &&Value| entry["name"] == "simulated";
+    let entries = index.as_array().unwrap().iter().filter(own);
+    let versions: Vec<_> = entries.map(|entry| &entry["version"]).collect();
     assert_eq!(versions, ["1", "3"]);
 
     // Reloading serves both again, and unloading neither.
@@ -219,9 +221,11 @@ async fn several_versions_are_served_at_once_and_each_is_reached_by_its_number()
     assert_eq!(server.get("/v2/models/simulated").await.1["versions"], json!(["1", "3"]));
     assert_eq!(server.post("/v2/repository/models/simulated/unload", &json!({})).await.0, 200);
     let (_, index) = server.post("/v2/repository/index", &json!({})).await;
-    let gone: Vec<_> = index.as_array().unwrap().iter().map(|e| &e["state"]).collect();
+    let gone: Vec<_> =
+        index.as_array().unwrap().iter().filter(own).map(|entry| &entry["state"]).collect();
     assert_eq!(gone, ["UNAVAILABLE", "UNAVAILABLE"]);
-    assert_eq!(server.post("/v2/repository/index", &json!({"ready": true})).await.1, json!([]));
+    let (_, ready) = server.post("/v2/repository/index", &json!({"ready": true})).await;
+    assert_eq!(ready.as_array().unwrap().iter().filter(own).count(), 0);
 }
 
 /// What comes back for a request written by hand: status line, headers but for the request's id

@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-const UPGRADE: &[u8] = b"GET /api/v1/segmented HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\n\
+const UPGRADE: &[u8] = b"GET /api/v1/segmented HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n\
     upgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
 const START: &[u8] = br#"{"request":"start","format":{"channels":1,"sample_rate":16000,"bit_depth":16,"is_float":false}}"#;
 const FLUSH: &[u8] = br#"{"request":"flush","id":1}"#;

@@ -21,7 +21,7 @@ async fn ask<T: redis::FromRedisValue>(server: &Server, command: &[&str]) -> T {
 impl Cluster {
     /// Three masters, and a replica of the first.
     async fn start() -> Self {
-        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"];
         let mut masters = Vec::new();
         for _ in 0..3 {
             masters.push(Server::start_with_bus(&options).await);
@@ -83,7 +83,14 @@ impl Cluster {
                 let mut add = redis::cmd("XADD");
                 add.arg(&key).arg("*").arg("c").arg(&camera).arg("q").arg(seq);
                 add.arg("d").arg(seq.to_le_bytes().as_slice());
-                let _: String = add.query_async(&mut connection).await.unwrap();
+                // While nodes agree on a new master the cluster takes nothing; a producer waits.
+                rig::until("the cluster takes a frame", async || {
+                    match add.query_async::<String>(&mut connection).await {
+                        Err(error) if error.code() == Some("CLUSTERDOWN") => false,
+                        added => !added.unwrap().is_empty(),
+                    }
+                })
+                .await;
             }
         }
     }
