@@ -1,6 +1,6 @@
 //! The WebSocket door: streaming speech. `docs/protocol.md` is its contract.
 //!
-//! [`request`] and [`reply`] are the messages, [`connection`] is one client's socket: a loop that
+//! `request` and `reply` are the messages, `connection` is one client's socket: a loop that
 //! reads when the session has room, writes what the session says, and keeps time.
 
 mod connection;

@@ -9,8 +9,8 @@
 //! copy is looked at. So nothing changes after it was checked, a worker cannot make the server
 //! fault, and there is no `unsafe` in this crate.
 //!
-//! A [supervisor](supervisor) owns each process: it starts it, watches it, ends it when a call
-//! hangs, and starts it again. The executor's thread and the supervisor meet at a [desk](desk).
+//! A `supervisor` owns each process: it starts it, watches it, ends it when a call
+//! hangs, and starts it again. The executor's thread and the supervisor meet at a `desk`.
 
 #![forbid(unsafe_code)]
 

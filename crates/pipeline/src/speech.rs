@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A [`Session`] is one round of one client: from the moment it says what it is going to send until
-//! that is answered. [`channel`] decides what happens to the samples of one audio channel and knows
+//! that is answered. `channel` decides what happens to the samples of one audio channel and knows
 //! no task and no clock: all times are counts of samples. The session only carries out its steps.
 //!
 //! Nothing here is unbounded: a session that has no room is not given more
