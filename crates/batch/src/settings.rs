@@ -3,6 +3,9 @@
 
 use std::{fmt, time::Duration};
 
+#[cfg(feature = "serde")]
+use paceline_types::duration;
+
 use crate::{Buckets, Limits, Policy};
 
 /// The settings of a batcher as written. What is left out comes from the preset.
@@ -41,13 +44,13 @@ pub struct Settings {
     /// Longest an item waits for company while a device is free, for example `"5ms"`.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "duration", skip_serializing_if = "Option::is_none")
+        serde(with = "duration::option", skip_serializing_if = "Option::is_none")
     )]
     pub max_wait: Option<Duration>,
     /// `fixed` only: how long a lone item waits for a second one; 2 ms.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "duration", skip_serializing_if = "Option::is_none")
+        serde(with = "duration::option", skip_serializing_if = "Option::is_none")
     )]
     pub fast_path_wait: Option<Duration>,
     /// `fixed` only: the share of `max_items` that fires a batch before its time; 0.8.
@@ -66,13 +69,13 @@ pub struct Settings {
     /// neither does.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "duration", skip_serializing_if = "Option::is_none")
+        serde(with = "duration::option", skip_serializing_if = "Option::is_none")
     )]
     pub timeout: Option<Duration>,
     /// By how much each priority level down counts as having come later; 1 s.
     #[cfg_attr(
         feature = "serde",
-        serde(with = "duration", skip_serializing_if = "Option::is_none")
+        serde(with = "duration::option", skip_serializing_if = "Option::is_none")
     )]
     pub patience: Option<Duration>,
     /// Most further calls that are spent on finding the bad items of a failed batch; 16.
@@ -266,36 +269,6 @@ fn check(
         return Ok(());
     }
     Err(SettingsError { field, value: value.to_string(), allowed: allowed.into() })
-}
-
-/// Durations as people write them: `"5ms"`, `"1m 30s"`.
-#[cfg(feature = "serde")]
-mod duration {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    #[expect(clippy::ref_option, reason = "serde asks for this form")]
-    pub(super) fn serialize<S: Serializer>(
-        value: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => serializer.collect_str(&humantime::format_duration(*value)),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text).map(Some).map_err(|error| {
-            D::Error::custom(format_args!(
-                "`{text}` is no duration ({error}); write \"5ms\" or \"2s\""
-            ))
-        })
-    }
 }
 
 /// Buckets as people write them: a name or a list of edges.

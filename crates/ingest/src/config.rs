@@ -2,6 +2,7 @@
 
 use std::{num::NonZeroU16, time::Duration};
 
+pub(crate) use paceline_types::duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -224,52 +225,6 @@ impl Config {
 
 pub(crate) fn is_camera(name: &str) -> bool {
     (1..=MAX_CAMERA).contains(&name.len())
-}
-
-/// Durations as people write them.
-pub(crate) mod duration {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(crate) fn serialize<S: Serializer>(
-        value: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_duration(*value))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Duration, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text).map_err(|error| {
-            D::Error::custom(format_args!(
-                "`{text}` is no duration ({error}); write \"5ms\" or \"2s\""
-            ))
-        })
-    }
-
-    pub(crate) mod option {
-        use super::{Deserializer, Duration, Serializer};
-
-        #[expect(clippy::ref_option, reason = "serde asks for this form")]
-        pub(crate) fn serialize<S: Serializer>(
-            value: &Option<Duration>,
-            serializer: S,
-        ) -> Result<S::Ok, S::Error> {
-            match value {
-                Some(value) => super::serialize(value, serializer),
-                None => serializer.serialize_none(),
-            }
-        }
-
-        pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-            deserializer: D,
-        ) -> Result<Option<Duration>, D::Error> {
-            super::deserialize(deserializer).map(Some)
-        }
-    }
 }
 
 #[cfg(test)]

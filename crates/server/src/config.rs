@@ -18,6 +18,7 @@ use std::{
 use paceline_backend::simulated;
 use paceline_batch::Settings;
 use paceline_pipeline::{Mode, VersionPolicy};
+pub(crate) use paceline_types::duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -222,7 +223,7 @@ pub struct ModelSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_sequences: Option<std::num::NonZeroUsize>,
     /// How long a sequence may stay silent before it is forgotten; one minute.
-    #[serde(skip_serializing_if = "Option::is_none", with = "optional_duration")]
+    #[serde(skip_serializing_if = "Option::is_none", with = "duration::option")]
     pub sequence_idle: Option<Duration>,
     /// What free extents are taken as when it is warmed up; 16.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -272,53 +273,4 @@ pub struct PaddingSection {
     /// An input that gets 1 where there is something and 0 where there is padding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
-}
-
-/// Durations as people write them.
-pub(crate) mod duration {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(crate) fn serialize<S: Serializer>(
-        value: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_duration(*value))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Duration, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text).map_err(|error| {
-            D::Error::custom(format_args!(
-                "`{text}` is no duration ({error}); write \"5ms\" or \"2s\""
-            ))
-        })
-    }
-}
-
-/// Durations that may be left out.
-mod optional_duration {
-    use std::time::Duration;
-
-    use serde::{Deserializer, Serializer};
-
-    #[expect(clippy::ref_option, reason = "the form in which it is called")]
-    pub(super) fn serialize<S: Serializer>(
-        value: &Option<Duration>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(value) => super::duration::serialize(value, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Duration>, D::Error> {
-        super::duration::deserialize(deserializer).map(Some)
-    }
 }

@@ -19,6 +19,8 @@
 
 mod code;
 mod dtype;
+#[cfg(feature = "serde")]
+pub mod duration;
 mod signature;
 mod tensor;
 
