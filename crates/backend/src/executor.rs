@@ -74,6 +74,12 @@ impl Instance {
         self.backend.health()
     }
 
+    /// Whether its calls are short enough for the threads that serve clients.
+    #[must_use]
+    pub fn is_instant(&self) -> bool {
+        self.backend.is_instant()
+    }
+
     /// The state in which a lane of this model begins: zeros.
     #[must_use]
     pub fn initial_state(&self) -> Vec<Tensor> {

@@ -44,6 +44,12 @@ pub trait Backend: Send {
         Health::default()
     }
 
+    /// Whether a call takes microseconds at most and never waits. It is then run by the threads that
+    /// serve its clients: to wake a thread of its own would take longer than the call.
+    fn is_instant(&self) -> bool {
+        false
+    }
+
     /// Waits until it can run a call, or until waiting longer is of no use.
     fn ready(&mut self) {}
 

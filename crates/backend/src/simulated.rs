@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "serde")]
+use paceline_types::duration;
 use paceline_types::{DType, Dim, Signature, Tensor, TensorSpec};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -222,6 +224,12 @@ impl Backend for Simulated {
         &self.signature
     }
 
+    fn is_instant(&self) -> bool {
+        let Settings { delay, jitter, per_second, curve, .. } = &self.settings;
+        let takes_none = |&(_, millis): &(usize, f64)| millis == 0.0;
+        delay.is_zero() && jitter.is_zero() && *per_second == 0.0 && curve.iter().all(takes_none)
+    }
+
     fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {
         let [input] = call.inputs else {
             return Err(BackendError::Failed("the simulated model takes one input".to_owned()));
@@ -280,32 +288,6 @@ fn pass(takes: Duration, spin: bool) {
     let began = std::time::Instant::now();
     while began.elapsed() < takes {
         std::hint::spin_loop();
-    }
-}
-
-/// Durations as people write them.
-#[cfg(feature = "serde")]
-mod duration {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(super) fn serialize<S: Serializer>(
-        value: &Duration,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&humantime::format_duration(*value))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Duration, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text).map_err(|error| {
-            D::Error::custom(format_args!(
-                "`{text}` is no duration ({error}); write \"5ms\" or \"2s\""
-            ))
-        })
     }
 }
 

@@ -53,6 +53,7 @@ mod histogram;
 mod key;
 mod lane;
 mod latency;
+mod lent;
 mod limits;
 mod moment;
 mod observer;

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use tokio::time::{Sleep, sleep_until};
 
 use crate::{
-    Failure, Moment, WrongReplies,
+    Failure, Moment, Scheduler, WrongReplies,
     executor::{Call, Reply},
     scheduler::{BatchFacts, Boarded, FlightId},
     shared::{Parcel, PullerId, Shared},
@@ -57,6 +57,13 @@ const THREAD_TIMER: Duration = Duration::from_micros(100);
 enum Step<T, R, S> {
     Board(Box<Flight<T, R, S>>),
     RestUntil(Moment),
+    Closed,
+}
+
+/// What there is for a device that cannot wait.
+pub(crate) enum Pulled<T, R, S> {
+    Board(Box<Flight<T, R, S>>),
+    Rest,
     Closed,
 }
 
@@ -119,6 +126,34 @@ impl<T, R, S> Puller<T, R, S> {
         }
     }
 
+    /// As [`pull`](Self::pull) for a device that cannot wait: the timekeeper wakes it when it meant
+    /// to look again.
+    pub(crate) fn pull_now(&mut self, waker: &Waker) -> Pulled<T, R, S> {
+        match self.desk.step(&self.shared, waker, TASK_TIMER) {
+            Step::Board(flight) => Pulled::Board(flight),
+            Step::Closed => Pulled::Closed,
+            Step::RestUntil(until) => {
+                self.shared.look_for_me(until);
+                Pulled::Rest
+            }
+        }
+    }
+
+    /// Rests although there may be more to do, so that somebody else sees to that; `false` where
+    /// nobody will, because the batcher is closed.
+    pub(crate) fn gives_way(&mut self, waker: &Waker) -> bool {
+        {
+            let mut state = self.shared.lock();
+            if state.scheduler.is_closed() {
+                return false;
+            }
+            self.desk.report(&mut state.scheduler);
+            state.rest(self.desk.id, waker, Moment::NEVER);
+        }
+        self.shared.look_for_me(Moment::START);
+        true
+    }
+
     /// Teaches the batcher how long a call takes, as a warm-up run found it.
     pub fn learn(&self, length: u32, rows: usize, took: Duration) {
         self.shared.lock().scheduler.learn(length, rows, took);
@@ -135,6 +170,13 @@ impl<T, R, S> Desk<T, R, S> {
         self.landed.as_ref().is_some_and(|landed| 1 < landed.n_items)
     }
 
+    /// Reports the batch that was answered last, if it is not reported yet.
+    fn report(&mut self, scheduler: &mut Scheduler<Parcel<T, R>, S>) {
+        if let Some(Landed { id, took, lanes, ended, .. }) = self.landed.take() {
+            scheduler.finish(id, took, lanes, ended);
+        }
+    }
+
     fn step(
         &mut self,
         shared: &Arc<Shared<T, R, S>>,
@@ -145,9 +187,7 @@ impl<T, R, S> Desk<T, R, S> {
         let landed = self.landed.as_ref().filter(|landed| landed.n_items == 1);
         let now = landed.map_or_else(|| shared.now(), |landed| landed.ended);
         let mut state = shared.lock();
-        if let Some(Landed { id, took, lanes, ended, .. }) = self.landed.take() {
-            state.scheduler.finish(id, took, lanes, ended);
-        }
+        self.report(&mut state.scheduler);
         state.look_again();
         state.scheduler.set_resolution(resolution);
         let mut flight = self.spare.take().unwrap_or_else(|| Box::new(Flight::new(shared)));
@@ -208,9 +248,7 @@ impl<T, R, S> Drop for Puller<T, R, S> {
     fn drop(&mut self) {
         let abandoned = {
             let mut state = self.shared.lock();
-            if let Some(Landed { id, took, lanes, ended, .. }) = self.desk.landed.take() {
-                state.scheduler.finish(id, took, lanes, ended);
-            }
+            self.desk.report(&mut state.scheduler);
             state.rise(self.desk.id);
             state.n_pullers -= 1;
             let n_pullers = state.n_pullers;

@@ -5,14 +5,26 @@ use std::{
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use crate::{
     Cause, Executor, Failure, Puller,
     executor::Reply,
-    puller::{Flight, thread_waker},
+    lent,
+    puller::{Flight, Pulled, thread_waker},
 };
+
+/// Most calls that somebody who came with one item makes for others as well.
+const CALLS_A_VISIT: usize = 8;
+
+/// How a visit to an executor ended that was lent.
+pub(crate) enum Visit {
+    /// There is nothing to do for now, or enough was done.
+    Over,
+    /// The batcher is closed and empty.
+    Closed,
+}
 
 /// One executor and its end of the batcher. Runs until the batcher is closed and empty.
 #[derive(Debug)]
@@ -59,6 +71,35 @@ where
             let Some(flight) = self.puller.pull_blocking() else { return Ok(()) };
             block_on(self.fly(flight))?;
         }
+    }
+
+    /// Runs on the threads of those who submit, for models whose calls take microseconds and never
+    /// wait: an item that comes while the executor is idle is run before `submit` returns. Those who
+    /// come meanwhile leave theirs to whoever runs it. Whether it ended well is told to `ended`.
+    pub fn lend(self, ended: impl FnOnce(Result<(), Cause>) + Send + 'static)
+    where
+        E: 'static,
+        T: 'static,
+        R: 'static,
+        S: 'static,
+    {
+        lent::lend(self, Box::new(ended));
+    }
+
+    /// Runs what is due, within bounds, on the thread of whoever has woken it.
+    pub(crate) fn visit(&mut self, waker: &Waker) -> Result<Visit, Cause> {
+        for n_calls in 0.. {
+            if n_calls == CALLS_A_VISIT && self.puller.gives_way(waker) {
+                break;
+            }
+            block_on(self.executor.ready());
+            match self.puller.pull_now(waker) {
+                Pulled::Board(flight) => block_on(self.fly(flight))?,
+                Pulled::Rest => return Ok(Visit::Over),
+                Pulled::Closed => return Ok(Visit::Closed),
+            }
+        }
+        Ok(Visit::Over)
     }
 
     /// Runs a batch and answers it.
@@ -148,6 +189,10 @@ where
 /// Drives a future on the calling thread.
 fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
+    // Most have nothing to wait for; only what has needs a way to be woken.
+    if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return output;
+    }
     let waker = thread_waker();
     let mut context = Context::from_waker(&waker);
     loop {

@@ -58,6 +58,8 @@ pub(crate) struct State<T, R, S> {
     looks_again: Moment,
     pub(crate) n_pullers: usize,
     next_puller: usize,
+    /// When the timekeeper must wake a device that has no timer.
+    pub(crate) keeper_wakes: Moment,
     /// What the timekeeper is asleep until.
     pub(crate) keeper_until: Moment,
     /// Submitters that wait for room.
@@ -77,6 +79,7 @@ impl<T, R, S> Shared<T, R, S> {
                 looks_again: Moment::NEVER,
                 n_pullers: 0,
                 next_puller: 0,
+                keeper_wakes: Moment::NEVER,
                 keeper_until: Moment::NEVER,
                 n_waiting_for_room: 0,
             }),
@@ -125,6 +128,21 @@ impl<T, R, S> Shared<T, R, S> {
         }
     }
 
+    /// Has the timekeeper wake a device then that has no timer.
+    pub(crate) fn look_for_me(&self, at: Moment) {
+        if at == Moment::NEVER {
+            return;
+        }
+        let is_earlier = {
+            let mut state = self.lock();
+            state.keeper_wakes = state.keeper_wakes.min(at);
+            at < state.keeper_until
+        };
+        if is_earlier {
+            self.deadline_moved.notify_one();
+        }
+    }
+
     pub(crate) fn close(&self) {
         let idle = {
             let mut state = self.lock();
@@ -162,6 +180,15 @@ impl<T, R, S> State<T, R, S> {
             Err(until) if until < self.looks_again => self.wake_one(),
             Err(_) => None,
         }
+    }
+
+    /// The device that meant to look again by now and has no timer to do so.
+    pub(crate) fn wake_due(&mut self, now: Moment) -> Option<Waker> {
+        if now < self.keeper_wakes {
+            return None;
+        }
+        self.keeper_wakes = Moment::NEVER;
+        self.wake_one()
     }
 
     /// A puller looks for itself; what others meant to look at is not counted on any more.

@@ -1,6 +1,7 @@
-//! Fails items whose deadline passes while they wait, even while every device is busy.
+//! Fails items whose deadline passes while they wait, even while every device is busy; and wakes
+//! devices that have no timer of their own.
 
-use std::sync::Arc;
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use tokio::time::timeout_at;
 
@@ -23,10 +24,16 @@ impl<T, R, S> Timekeeper<T, R, S> {
         loop {
             let moved = self.shared.deadline_moved.notified();
             let now = self.shared.now();
+            let device = self.shared.lock().wake_due(now);
+            if let Some(device) = device {
+                // This may be to run it here, so the others of this thread have a turn then.
+                device.wake();
+                yield_now().await;
+            }
             let (left, until, n_waiting_for_room) = {
                 let mut state = self.shared.lock();
                 state.scheduler.expire(now);
-                let until = state.scheduler.next_expiry();
+                let until = state.scheduler.next_expiry().min(state.keeper_wakes);
                 // Closed and empty of deadlines: whatever else waits needs no timekeeper.
                 if until == Moment::NEVER && state.scheduler.is_closed() {
                     return;
@@ -44,4 +51,17 @@ impl<T, R, S> Timekeeper<T, R, S> {
             }
         }
     }
+}
+
+/// Lets the others of this thread have a turn.
+async fn yield_now() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

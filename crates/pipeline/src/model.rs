@@ -388,7 +388,7 @@ impl std::fmt::Debug for Model {
     }
 }
 
-/// Runs each instance on a thread of its own, and keeps count of those that live.
+/// Runs each instance on a thread of its own, or on those of its clients, and keeps count of those that live.
 fn start(
     name: &str,
     batcher: &Batcher<Item, Output, Vec<Tensor>>,
@@ -397,16 +397,19 @@ fn start(
     let n_alive = Arc::new(AtomicUsize::new(instances.len()));
     for (number, instance) in instances.into_iter().enumerate() {
         let (alive, model) = (Arc::clone(&n_alive), name.to_owned());
-        run_on_thread(
-            format!("{name}-{number}"),
-            Runner::new(batcher.attach(), instance),
-            move |ended| {
-                alive.fetch_sub(1, Ordering::Relaxed);
-                if let Err(cause) = ended {
-                    tracing::error!(model, number, %cause, "an instance is gone for good");
-                }
-            },
-        )?;
+        let is_instant = instance.is_instant();
+        let runner = Runner::new(batcher.attach(), instance);
+        let ended = move |ended| {
+            alive.fetch_sub(1, Ordering::Relaxed);
+            if let Err(cause) = ended {
+                tracing::error!(model, number, %cause, "an instance is gone for good");
+            }
+        };
+        if is_instant {
+            runner.lend(ended);
+        } else {
+            run_on_thread(format!("{name}-{number}"), runner, ended)?;
+        }
     }
     Ok(n_alive)
 }

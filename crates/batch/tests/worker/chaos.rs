@@ -18,6 +18,8 @@ use rand_chacha::ChaCha8Rng;
 /// Doubles; sometimes fails, panics, replies in reverse or is slow.
 struct Moody {
     random: ChaCha8Rng,
+    /// Whether it is one that may wait.
+    waits: bool,
 }
 
 impl Executor<u64, u64, u64> for Moody {
@@ -29,7 +31,7 @@ impl Executor<u64, u64, u64> for Moody {
         match self.random.random_range(0..100) {
             0..5 => return Err(Cause::from(Box::from("moody"))),
             5..8 => panic!("moody"),
-            8..30 => tokio::task::yield_now().await,
+            8..30 if self.waits => tokio::task::yield_now().await,
             _ => {}
         }
         let key = call.key;
@@ -93,44 +95,62 @@ async fn client(number: u64, batcher: Batcher<u64, u64, u64>, ledger: Arc<Ledger
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_accepted_item_gets_exactly_one_answer_of_its_own() {
     for seed in 0..8 {
-        let settings =
-            Settings { max_items: Some(8), queue_items: Some(16), ..Settings::default() };
-        let (batcher, timekeeper) = Batcher::pair(settings.validate().unwrap());
-        let timekeeper = tokio::spawn(timekeeper.run());
-        let runners: Vec<_> = (0..3_u64)
-            .map(|number| {
-                let random = ChaCha8Rng::seed_from_u64(seed * 10 + number);
-                tokio::spawn(Runner::new(batcher.attach(), Moody { random }).run())
-            })
-            .collect();
-        let ledger = Arc::new(Ledger::default());
-        let clients: Vec<_> = (0..12)
-            .map(|number| tokio::spawn(client(number, batcher.clone(), Arc::clone(&ledger))))
-            .collect();
-        // One executor dies under way, and later the batcher closes under load.
-        let answered = async |n: u64| {
-            let is_over = || clients.iter().all(tokio::task::JoinHandle::is_finished);
-            while ledger.answered.load(Ordering::Relaxed) < n && !is_over() {
-                tokio::task::yield_now().await;
-            }
-        };
-        answered(300).await;
-        runners[0].abort();
-        answered(1000).await;
-        batcher.close();
-
-        for client in clients {
-            client.await.unwrap();
-        }
-        drop(batcher);
-        for runner in runners.into_iter().skip(1) {
-            runner.await.unwrap().unwrap();
-        }
-        timekeeper.await.unwrap();
-        let [accepted, answered, cancelled] =
-            [&ledger.accepted, &ledger.answered, &ledger.cancelled]
-                .map(|count| count.load(Ordering::Relaxed));
-        assert_eq!(accepted, answered + cancelled);
-        assert!(1000 <= answered);
+        everything_at_once(seed, false).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn and_so_it_does_from_executors_that_are_lent() {
+    for seed in 0..8 {
+        everything_at_once(seed, true).await;
+    }
+}
+
+/// With three executors, the first of which dies if it is not lent.
+async fn everything_at_once(seed: u64, is_lent: bool) {
+    let settings = Settings { max_items: Some(8), queue_items: Some(16), ..Settings::default() };
+    let (batcher, timekeeper) = Batcher::pair(settings.validate().unwrap());
+    let timekeeper = tokio::spawn(timekeeper.run());
+    let runners: Vec<_> = (0..3_u64)
+        .map(|number| {
+            let random = ChaCha8Rng::seed_from_u64(seed * 10 + number);
+            let runner = Runner::new(batcher.attach(), Moody { random, waits: !is_lent });
+            if !is_lent {
+                return tokio::spawn(runner.run());
+            }
+            let (ended, how) = tokio::sync::oneshot::channel();
+            runner.lend(|end| drop(ended.send(end)));
+            tokio::spawn(async { how.await.unwrap() })
+        })
+        .collect();
+    let ledger = Arc::new(Ledger::default());
+    let clients: Vec<_> = (0..12)
+        .map(|number| tokio::spawn(client(number, batcher.clone(), Arc::clone(&ledger))))
+        .collect();
+    // One executor dies under way, and later the batcher closes under load.
+    let answered = async |n: u64| {
+        let is_over = || clients.iter().all(tokio::task::JoinHandle::is_finished);
+        while ledger.answered.load(Ordering::Relaxed) < n && !is_over() {
+            tokio::task::yield_now().await;
+        }
+    };
+    answered(300).await;
+    if !is_lent {
+        runners[0].abort();
+    }
+    answered(1000).await;
+    batcher.close();
+
+    for client in clients {
+        client.await.unwrap();
+    }
+    drop(batcher);
+    for runner in runners.into_iter().skip(usize::from(!is_lent)) {
+        runner.await.unwrap().unwrap();
+    }
+    timekeeper.await.unwrap();
+    let [accepted, answered, cancelled] = [&ledger.accepted, &ledger.answered, &ledger.cancelled]
+        .map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(accepted, answered + cancelled);
+    assert!(1000 <= answered);
 }

@@ -7,6 +7,7 @@ mod deadlines;
 mod failure;
 mod fairness;
 mod lanes;
+mod lent;
 mod shutdown;
 
 use std::{
