@@ -76,7 +76,14 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
     /// waits, since nobody would ever run it.
     #[must_use]
     pub fn attach(&self) -> Puller<T, R, S> {
-        Puller::new(Arc::clone(self.shared()))
+        self.attach_seats(1)
+    }
+
+    /// As [`attach`](Self::attach), a device that works on so many batches at once: a
+    /// [`Stepper`](crate::Stepper)'s.
+    #[must_use]
+    pub fn attach_seats(&self, n_seats: usize) -> Puller<T, R, S> {
+        Puller::new(Arc::clone(self.shared()), n_seats.max(1))
     }
 
     /// Takes no more items. Those that wait are run at once, without waiting for company.

@@ -39,7 +39,8 @@
 //! # The parts
 //!
 //! Deciding is pure: [`Scheduler`] has no clock, no task and no lock. Waiting is thin: [`Batcher`]
-//! puts items in, a [`Puller`] takes batches out, a [`Timekeeper`] watches deadlines.
+//! puts items in, a [`Puller`] takes batches out, a [`Timekeeper`] watches deadlines. A [`Runner`]
+//! runs batches whole; a [`Stepper`] lets items on and off between the steps of a long call.
 
 #![forbid(unsafe_code)]
 
@@ -67,6 +68,8 @@ mod shared;
 mod slot;
 mod sorted;
 mod stats;
+mod stepper;
+mod stepping;
 mod tag;
 mod ticket;
 mod timekeeper;
@@ -87,6 +90,8 @@ pub use scheduler::{Batch, BatchFacts, Boarded, FlightId, Next, Scheduler};
 pub use settings::{PolicyName, Preset, Settings, SettingsError};
 pub use slot::ItemId;
 pub use stats::Stats;
+pub use stepper::Stepper;
+pub use stepping::{Done, Stepping};
 pub use tag::{Priority, Tag};
 pub use ticket::{Ride, Ticket};
 pub use timekeeper::Timekeeper;

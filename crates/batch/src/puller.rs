@@ -15,6 +15,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::{
     Failure, Moment, Scheduler, WrongReplies,
+    error::Dropped,
     executor::{Call, Reply},
     scheduler::{BatchFacts, Boarded, FlightId},
     shared::{Parcel, PullerId, Shared},
@@ -33,6 +34,8 @@ pub struct Puller<T, R, S = ()> {
 #[derive(Debug)]
 struct Desk<T, R, S> {
     id: PullerId,
+    /// Batches that it works on at once.
+    n_seats: usize,
     /// A batch that was answered, to be reported under the lock that the next step takes anyway.
     landed: Option<Landed<S>>,
     /// A batch that has landed, to be used again for the next one.
@@ -45,8 +48,19 @@ struct Landed<S> {
     id: FlightId,
     n_items: usize,
     took: Option<Duration>,
+    given_up: Option<Dropped>,
     lanes: Vec<(usize, S)>,
     ended: Moment,
+}
+
+impl<S> Landed<S> {
+    fn report<P>(self, scheduler: &mut Scheduler<P, S>) {
+        let Self { id, took, lanes, ended, .. } = self;
+        match self.given_up {
+            Some(reason) => scheduler.give_up(id, reason, lanes, ended),
+            None => scheduler.finish(id, took, lanes, ended),
+        }
+    }
 }
 
 /// How late tokio's timers may be.
@@ -68,9 +82,9 @@ pub(crate) enum Pulled<T, R, S> {
 }
 
 impl<T, R, S> Puller<T, R, S> {
-    pub(crate) fn new(shared: Arc<Shared<T, R, S>>) -> Self {
-        let id = shared.lock().attach();
-        Self { shared, desk: Desk { id, landed: None, spare: None } }
+    pub(crate) fn new(shared: Arc<Shared<T, R, S>>, n_seats: usize) -> Self {
+        let id = shared.lock().attach(n_seats);
+        Self { shared, desk: Desk { id, n_seats, landed: None, spare: None } }
     }
 
     /// Waits for a batch; `None` once the batcher is closed and nothing waits any more. Dropping
@@ -88,7 +102,7 @@ impl<T, R, S> Puller<T, R, S> {
                 return Poll::Pending;
             }
             loop {
-                match desk.step(shared, context.waker(), TASK_TIMER) {
+                match desk.step(shared, Some(context.waker()), TASK_TIMER) {
                     Step::Board(flight) => return Poll::Ready(Some(flight)),
                     Step::Closed => return Poll::Ready(None),
                     Step::RestUntil(Moment::NEVER) => return Poll::Pending,
@@ -115,7 +129,7 @@ impl<T, R, S> Puller<T, R, S> {
             std::thread::yield_now();
         }
         loop {
-            match self.desk.step(&self.shared, &waker, THREAD_TIMER) {
+            match self.desk.step(&self.shared, Some(&waker), THREAD_TIMER) {
                 Step::Board(flight) => return Some(flight),
                 Step::Closed => return None,
                 Step::RestUntil(Moment::NEVER) => std::thread::park(),
@@ -129,7 +143,7 @@ impl<T, R, S> Puller<T, R, S> {
     /// As [`pull`](Self::pull) for a device that cannot wait: the timekeeper wakes it when it meant
     /// to look again.
     pub(crate) fn pull_now(&mut self, waker: &Waker) -> Pulled<T, R, S> {
-        match self.desk.step(&self.shared, waker, TASK_TIMER) {
+        match self.desk.step(&self.shared, Some(waker), TASK_TIMER) {
             Step::Board(flight) => Pulled::Board(flight),
             Step::Closed => Pulled::Closed,
             Step::RestUntil(until) => {
@@ -154,6 +168,26 @@ impl<T, R, S> Puller<T, R, S> {
         true
     }
 
+    /// A batch that can leave now, if there is one; waits for nothing.
+    pub(crate) fn take_now(&mut self) -> Option<Box<Flight<T, R, S>>> {
+        match self.desk.step(&self.shared, None, THREAD_TIMER) {
+            Step::Board(flight) => Some(flight),
+            Step::Closed | Step::RestUntil(_) => None,
+        }
+    }
+
+    pub(crate) const fn n_seats(&self) -> usize {
+        self.desk.n_seats
+    }
+
+    pub(crate) fn max_items(&self) -> usize {
+        self.shared.limits.max_items
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.shared.now()
+    }
+
     /// Teaches the batcher how long a call takes, as a warm-up run found it.
     pub fn learn(&self, length: u32, rows: usize, took: Duration) {
         self.shared.lock().scheduler.learn(length, rows, took);
@@ -172,15 +206,16 @@ impl<T, R, S> Desk<T, R, S> {
 
     /// Reports the batch that was answered last, if it is not reported yet.
     fn report(&mut self, scheduler: &mut Scheduler<Parcel<T, R>, S>) {
-        if let Some(Landed { id, took, lanes, ended, .. }) = self.landed.take() {
-            scheduler.finish(id, took, lanes, ended);
+        if let Some(landed) = self.landed.take() {
+            landed.report(scheduler);
         }
     }
 
+    /// Takes a batch if one can leave; else waits to be woken, where there is somebody to wake.
     fn step(
         &mut self,
         shared: &Arc<Shared<T, R, S>>,
-        waker: &Waker,
+        waker: Option<&Waker>,
         resolution: Duration,
     ) -> Step<T, R, S> {
         // A lone item's batch has landed this very moment.
@@ -211,7 +246,9 @@ impl<T, R, S> Desk<T, R, S> {
             }
             Err(until) => {
                 self.spare = Some(flight);
-                state.rest(self.id, waker, until);
+                if let Some(waker) = waker {
+                    state.rest(self.id, waker, until);
+                }
                 (Step::RestUntil(until), None)
             }
         };
@@ -250,10 +287,8 @@ impl<T, R, S> Drop for Puller<T, R, S> {
             let mut state = self.shared.lock();
             self.desk.report(&mut state.scheduler);
             state.rise(self.desk.id);
-            state.n_pullers -= 1;
-            let n_pullers = state.n_pullers;
-            state.scheduler.set_devices(n_pullers);
-            if n_pullers == 0 { state.scheduler.abandon() } else { Vec::new() }
+            state.detach(self.desk.n_seats);
+            if state.n_pullers == 0 { state.scheduler.abandon() } else { Vec::new() }
         };
         // Dropping the reply tells whoever holds the ticket.
         drop(abandoned);
@@ -277,6 +312,8 @@ pub struct Flight<T, R, S = ()> {
     ended: Option<Moment>,
     /// How long the one call took, once it was good.
     took: Option<Duration>,
+    /// Why it was given up before its end, if it was.
+    given_up: Option<Dropped>,
     n_answered: usize,
 }
 
@@ -292,6 +329,7 @@ impl<T, R, S> Flight<T, R, S> {
             is_closed: true,
             ended: None,
             took: None,
+            given_up: None,
             n_answered: 0,
         }
     }
@@ -300,6 +338,7 @@ impl<T, R, S> Flight<T, R, S> {
     fn depart(&mut self, facts: BatchFacts, id: FlightId, now: Moment) {
         (self.facts, self.id, self.started) = (facts, id, now);
         (self.is_closed, self.ended, self.took, self.n_answered) = (false, None, None, 0);
+        self.given_up = None;
     }
 
     /// How many items it has; never none.
@@ -376,6 +415,46 @@ impl<T, R, S> Flight<T, R, S> {
         Ok(())
     }
 
+    /// The one item of a batch of one.
+    pub(crate) fn only(&self) -> Option<(ItemId, &T)> {
+        self.boarded.first().map(|boarded| (boarded.id, &boarded.payload.item))
+    }
+
+    /// Why a batch of one need not be gone on with: its item's owner has left, or it is too late.
+    pub(crate) fn is_pointless(&self, now: Moment) -> Option<Dropped> {
+        let boarded = self.boarded.first()?;
+        if boarded.payload.is_abandoned() {
+            Some(Dropped::Cancelled)
+        } else {
+            (boarded.deadline <= now).then_some(Dropped::Expired)
+        }
+    }
+
+    /// Gives a batch up before its end.
+    pub(crate) fn give_up(&mut self, reason: Dropped) {
+        self.given_up = Some(reason);
+        self.fail(0..self.boarded.len(), &Failure::Expired);
+    }
+
+    /// Answers the one item of a batch of one, which had so much company at most.
+    pub(crate) fn answer_only(&mut self, outcome: Result<R, Failure>, company: usize) {
+        let took = self.note_end();
+        let Some(boarded) = self.boarded.first_mut() else { return };
+        boarded.payload.answer(outcome.map(|result| {
+            (self.took, self.n_answered) = (Some(took), 1);
+            let ride = Ride {
+                batch: self.facts.number,
+                items: company,
+                rows: company,
+                position: 0,
+                waited: boarded.waited,
+                took,
+                fired: self.facts.fired,
+            };
+            (result, ride)
+        }));
+    }
+
     /// Answers some of its items with a failure.
     pub(crate) fn fail(&mut self, part: Range<usize>, failure: &Failure) {
         for boarded in &mut self.boarded[part] {
@@ -400,18 +479,25 @@ impl<T, R, S> Flight<T, R, S> {
         let ended = self.ended.unwrap_or_else(|| self.shared.now());
         let n_items = self.boarded.len();
         let n_failed = n_items - self.n_answered;
-        self.shared.observer.answered(&self.facts, n_items, n_failed, ended.since(self.started));
+        if let Some(reason) = self.given_up {
+            self.shared.observer.dropped(reason);
+        } else {
+            let took = ended.since(self.started);
+            self.shared.observer.answered(&self.facts, n_items, n_failed, took);
+        }
         let lanes = self.boarded.iter_mut().filter_map(|boarded| boarded.lane.take()).collect();
-        Some(Landed { id: self.id, n_items, took: self.took, lanes, ended })
+        let (took, given_up) = (self.took, self.given_up);
+        Some(Landed { id: self.id, n_items, took, given_up, lanes, ended })
     }
 }
 
 impl<T, R, S> Drop for Flight<T, R, S> {
     fn drop(&mut self) {
-        let Some(Landed { id, took, lanes, ended, .. }) = self.close() else { return };
+        let Some(landed) = self.close() else { return };
+        let ended = landed.ended;
         let waker = {
             let mut state = self.shared.lock();
-            state.scheduler.finish(id, took, lanes, ended);
+            landed.report(&mut state.scheduler);
             // Lanes that are free again may have something to run.
             state.wake_for_arrival(ended)
         };

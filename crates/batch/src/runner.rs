@@ -187,7 +187,7 @@ where
 }
 
 /// Drives a future on the calling thread.
-fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     // Most have nothing to wait for; only what has needs a way to be woken.
     if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -108,6 +108,8 @@ pub struct Boarded<P, S> {
     pub length: u32,
     /// How long it waited.
     pub waited: Duration,
+    /// When its answer is of no use any more; `NEVER` where it always is.
+    pub deadline: Moment,
     /// Its lane and the state that the lane is in.
     pub lane: Option<(usize, S)>,
 }
@@ -341,6 +343,25 @@ impl<P, S> Scheduler<P, S> {
         } else {
             self.stats.failed_calls += 1;
         }
+        self.free(lanes, now);
+    }
+
+    /// A batch was given up before its end, because its items' owners had left or it was too late.
+    pub fn give_up(
+        &mut self,
+        flight: FlightId,
+        reason: Dropped,
+        lanes: impl IntoIterator<Item = (usize, S)>,
+        now: Moment,
+    ) {
+        let Flight { owner, .. } = self.flights.remove(flight.0);
+        self.gaps.landed(owner, now);
+        self.stats.dropped(reason);
+        self.free(lanes, now);
+    }
+
+    /// Takes the state of lanes back, and lets each one's next item go.
+    fn free(&mut self, lanes: impl IntoIterator<Item = (usize, S)>, now: Moment) {
         for (lane, state) in lanes {
             if let Some(next) = self.lanes.leave(lane, state) {
                 let queue = self.slots[next.slot].queue;
@@ -685,6 +706,7 @@ impl<P, S> Scheduler<P, S> {
             rows: slot.rows,
             length: slot.length,
             waited: now.since(slot.arrived),
+            deadline: slot.deadline,
             lane: slot.lane.and_then(|lane| Some((lane, self.lanes.board(lane)?))),
         }
     }

@@ -26,6 +26,11 @@ pub(crate) struct Parcel<T, R> {
 }
 
 impl<T, R> Parcel<T, R> {
+    /// Whether its ticket was dropped.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+    }
+
     /// Answers it, once.
     pub(crate) fn answer(&mut self, answer: Answer<R>) {
         if let Some(reply) = self.reply.take() {
@@ -57,6 +62,8 @@ pub(crate) struct State<T, R, S> {
     /// When the first of the idle pullers will look again by itself.
     looks_again: Moment,
     pub(crate) n_pullers: usize,
+    /// Batches that they work on at once.
+    n_seats: usize,
     next_puller: usize,
     /// When the timekeeper must wake a device that has no timer.
     pub(crate) keeper_wakes: Moment,
@@ -78,6 +85,7 @@ impl<T, R, S> Shared<T, R, S> {
                 idle: Vec::new(),
                 looks_again: Moment::NEVER,
                 n_pullers: 0,
+                n_seats: 0,
                 next_puller: 0,
                 keeper_wakes: Moment::NEVER,
                 keeper_until: Moment::NEVER,
@@ -162,11 +170,18 @@ impl<T, R, S> Shared<T, R, S> {
 }
 
 impl<T, R, S> State<T, R, S> {
-    pub(crate) fn attach(&mut self) -> PullerId {
+    pub(crate) fn attach(&mut self, n_seats: usize) -> PullerId {
         self.n_pullers += 1;
+        self.n_seats += n_seats;
         self.next_puller += 1;
-        self.scheduler.set_devices(self.n_pullers);
+        self.scheduler.set_devices(self.n_seats);
         PullerId(self.next_puller)
+    }
+
+    pub(crate) fn detach(&mut self, n_seats: usize) {
+        self.n_pullers -= 1;
+        self.n_seats -= n_seats;
+        self.scheduler.set_devices(self.n_seats);
     }
 
     /// Whether somebody must be woken now that an item came: the puller that should take it, or

@@ -9,6 +9,7 @@ mod fairness;
 mod lanes;
 mod lent;
 mod shutdown;
+mod stepping;
 
 use std::{
     sync::{Arc, Mutex},
