@@ -1,4 +1,4 @@
-"""Makes crates/asr/model/weights.safetensors from the two ONNX graphs of Moonshine tiny.
+"""Makes models/moonshine/1/weights.safetensors from the two ONNX graphs of Moonshine tiny.
 
 usage: make_moonshine.py ENCODER.onnx DECODER.onnx OUT.safetensors
 

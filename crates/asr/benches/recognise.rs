@@ -16,7 +16,7 @@ use std::time::Instant;
 use paceline_asr::{Decoder, Encoded, Encoder, Event, SAMPLE_RATE, Tokens, Weights};
 use paceline_simd::Kind;
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/moonshine/1");
 
 fn main() {
     let start = Instant::now();

@@ -8,16 +8,50 @@ use crate::{
     AudioError, Encoded, MAX_SAMPLES, MIN_SAMPLES, Weights,
     attention::{Scores, attend},
     layer::{EPSILON, map, multiply, norm},
-    shape::{CONVOLUTIONS, HIDDEN, WIDTH, n_frames},
+    shape::{CONVOLUTIONS, HIDDEN, LAYERS, WIDTH, n_frames},
     weights::EncoderLayer,
 };
 
 /// The encoder. It holds where it works, 25 MB once it has seen the longest utterance.
+///
+/// An utterance is encoded in [parts](Encoder::advance), so that whoever has other things to do can
+/// do them in between.
 #[derive(Debug)]
 pub struct Encoder {
     weights: Arc<Weights>,
     kind: Kind,
     work: Work,
+    /// What comes next, while an utterance is being encoded.
+    next: Option<(Part, Size)>,
+}
+
+/// A part of encoding an utterance.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// A convolution.
+    Listen(usize),
+    /// A layer.
+    Layer(usize),
+    /// What the decoder attends to.
+    Finish,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    n_samples: usize,
+    n_frames: usize,
+}
+
+impl Part {
+    const fn after(self) -> Option<Self> {
+        match self {
+            Self::Listen(at) if at + 1 < CONVOLUTIONS.len() => Some(Self::Listen(at + 1)),
+            Self::Listen(_) => Some(Self::Layer(0)),
+            Self::Layer(at) if at + 1 < LAYERS => Some(Self::Layer(at + 1)),
+            Self::Layer(_) => Some(Self::Finish),
+            Self::Finish => None,
+        }
+    }
 }
 
 impl Encoder {
@@ -30,7 +64,7 @@ impl Encoder {
     /// An encoder that uses these instructions: to compare them.
     #[must_use]
     pub fn with_kind(weights: Arc<Weights>, kind: Kind) -> Self {
-        Self { weights, kind, work: Work::default() }
+        Self { weights, kind, work: Work::default(), next: None }
     }
 
     /// What there is to say in an utterance: samples from -1 to 1, 16 000 a second.
@@ -40,19 +74,49 @@ impl Encoder {
     /// When it has fewer than [`MIN_SAMPLES`] or more than [`MAX_SAMPLES`], or a sample that is no
     /// sound.
     pub fn encode(&mut self, samples: &[f32]) -> Result<Encoded, AudioError> {
-        let n_samples = samples.len();
-        if n_samples < MIN_SAMPLES {
-            return Err(AudioError::TooShort { n_samples });
+        self.begin(samples)?;
+        loop {
+            if let Some(encoded) = self.advance() {
+                return Ok(encoded);
+            }
         }
-        if MAX_SAMPLES < n_samples {
-            return Err(AudioError::TooLong { n_samples });
-        }
-        // Louder than 1 is clipping or a mistake, but still sound; far louder is neither.
-        let is_sound = |sample: &f32| sample.abs() <= 1e3;
-        if let Some(at) = samples.iter().position(|sample| !is_sound(sample)) {
-            return Err(AudioError::NotSound { at });
-        }
-        Ok(self.kind.run(Encode { weights: &self.weights, work: &mut self.work, samples }))
+    }
+
+    /// Begins to encode an utterance, in place of one that is under way.
+    ///
+    /// # Errors
+    ///
+    /// As [`encode`](Self::encode).
+    pub fn begin(&mut self, samples: &[f32]) -> Result<(), AudioError> {
+        check(samples)?;
+        let (n_samples, n_frames) = (samples.len(), n_frames(samples.len()));
+        self.work.samples.clear();
+        self.work.samples.extend_from_slice(samples);
+        self.next = Some((Part::Listen(0), Size { n_samples, n_frames }));
+        Ok(())
+    }
+
+    /// Encodes one part more of the utterance that was begun; all of it after the last. Nothing
+    /// where none was begun.
+    pub fn advance(&mut self) -> Option<Encoded> {
+        let (part, size) = self.next.take()?;
+        self.next = part.after().map(|next| (next, size));
+        let (weights, work) = (&*self.weights, &mut self.work);
+        self.kind.run(Encode { weights, work, part, size })
+    }
+
+    /// About how long the next part takes, in frames: 10 to 20 microseconds each.
+    #[must_use]
+    pub fn next_cost(&self) -> usize {
+        self.next.map_or(0, |(part, size)| match part {
+            Part::Listen(1) => 2 * size.n_frames,
+            _ => size.n_frames,
+        })
+    }
+
+    /// Lets go of the utterance that was begun.
+    pub const fn give_up(&mut self) {
+        self.next = None;
     }
 
     /// The model's own output for the utterance that was encoded last, frame after frame.
@@ -62,9 +126,27 @@ impl Encoder {
     }
 }
 
+/// Whether these samples are an utterance.
+pub(crate) fn check(samples: &[f32]) -> Result<(), AudioError> {
+    let n_samples = samples.len();
+    if n_samples < MIN_SAMPLES {
+        return Err(AudioError::TooShort { n_samples });
+    }
+    if MAX_SAMPLES < n_samples {
+        return Err(AudioError::TooLong { n_samples });
+    }
+    // Louder than 1 is clipping or a mistake, but still sound; far louder is neither.
+    let is_sound = |sample: &f32| sample.abs() <= 1e3;
+    match samples.iter().position(|sample| !is_sound(sample)) {
+        Some(at) => Err(AudioError::NotSound { at }),
+        None => Ok(()),
+    }
+}
+
 /// Where the encoder works.
 #[derive(Debug, Default)]
 struct Work {
+    samples: Vec<f32>,
     /// What the convolutions make.
     convolved: [Vec<f32>; 2],
     /// A row for each frame, which every layer adds to.
@@ -81,54 +163,68 @@ struct Work {
 struct Encode<'a> {
     weights: &'a Weights,
     work: &'a mut Work,
-    samples: &'a [f32],
+    part: Part,
+    size: Size,
 }
 
 impl Kernel for Encode<'_> {
-    type Output = Encoded;
+    type Output = Option<Encoded>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> Encoded {
-        let Self { weights, work, samples } = self;
-        let n_frames = n_frames(samples.len());
-        work.listen(simd, weights, samples);
-        for rows in [&mut work.normed, &mut work.queries, &mut work.keys, &mut work.values] {
-            rows.resize(n_frames * WIDTH, 0.0);
+    fn run<S: Simd>(self, simd: S) -> Option<Encoded> {
+        let Self { weights, work, part, size } = self;
+        match part {
+            Part::Listen(at) => work.listen(simd, weights, at),
+            Part::Layer(at) => work.run_layer(simd, weights, &weights.encoder[at]),
+            Part::Finish => return Some(work.finish(simd, weights, size)),
         }
-        work.hidden.resize(n_frames * HIDDEN, 0.0);
-        for layer in &weights.encoder {
-            work.run_layer(simd, weights, layer);
-        }
-        norm(simd, &weights.encoder_norm, &work.rows, &mut work.normed);
-
-        let mut encoded = Encoded::new(samples.len(), n_frames);
-        for (layer, (keys, values)) in weights.decoder.iter().zip(encoded.layers_mut()) {
-            for (matrix, to) in [(&layer.heard.key, keys), (&layer.heard.value, values)] {
-                let scratch = &mut work.scratch;
-                multiply(simd, matrix, &work.normed, (to, Then::Keep), scratch);
-            }
-        }
-        encoded
+        None
     }
 }
 
 impl Work {
-    /// Samples to frames.
+    /// Samples to frames, by one convolution after the other.
     #[inline(always)]
-    fn listen<S: Simd>(&mut self, simd: S, weights: &Weights, samples: &[f32]) {
+    fn listen<S: Simd>(&mut self, simd: S, weights: &Weights, at: usize) {
         let [first, second] = &mut self.convolved;
-        convolve(simd, weights, 0, samples, first);
-        map(simd, first, |x| simd.tanh(x));
-        group_norm(simd, weights, first);
-        convolve(simd, weights, 1, first, second);
-        map(simd, second, |x| simd.gelu(x));
-        convolve(simd, weights, 2, second, &mut self.rows);
-        map(simd, &mut self.rows, |x| simd.gelu(x));
+        match at {
+            0 => {
+                convolve(simd, weights, 0, &self.samples, first);
+                map(simd, first, |x| simd.tanh(x));
+                group_norm(simd, weights, first);
+            }
+            1 => {
+                convolve(simd, weights, 1, first, second);
+                map(simd, second, |x| simd.gelu(x));
+            }
+            _ => {
+                convolve(simd, weights, 2, second, &mut self.rows);
+                map(simd, &mut self.rows, |x| simd.gelu(x));
+            }
+        }
+    }
+
+    /// Frames to what the decoder attends to.
+    #[inline(always)]
+    fn finish<S: Simd>(&mut self, simd: S, weights: &Weights, size: Size) -> Encoded {
+        norm(simd, &weights.encoder_norm, &self.rows, &mut self.normed);
+        let mut encoded = Encoded::new(size.n_samples, size.n_frames);
+        for (layer, (keys, values)) in weights.decoder.iter().zip(encoded.layers_mut()) {
+            for (matrix, to) in [(&layer.heard.key, keys), (&layer.heard.value, values)] {
+                let scratch = &mut self.scratch;
+                multiply(simd, matrix, &self.normed, (to, Then::Keep), scratch);
+            }
+        }
+        encoded
     }
 
     #[inline(always)]
     fn run_layer<S: Simd>(&mut self, simd: S, weights: &Weights, layer: &EncoderLayer) {
         let Self { rows, normed, queries, keys, values, hidden, scores, scratch, .. } = self;
+        for buffer in [&mut *normed, &mut *queries, &mut *keys, &mut *values] {
+            buffer.resize(rows.len(), 0.0);
+        }
+        hidden.resize(rows.len() / WIDTH * HIDDEN, 0.0);
         let attention = &layer.attention;
         norm(simd, &attention.norm, rows, normed);
         for (matrix, to) in [

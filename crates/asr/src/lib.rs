@@ -4,13 +4,13 @@
 //! frames fill the CPU, so nothing is padded. A [`Decoder`] says it token by token, for all
 //! utterances that are live: each has its own past, joins at any step and leaves when it is done,
 //! so none waits for a neighbour's long sentence. An utterance's tokens are the same whichever
-//! others are live beside it.
+//! others are live beside it. A [`Recogniser`] is both together, in steps that are bounded.
 //!
 //! ```
 //! use paceline_asr::{Decoder, Encoder, Event, Tokens, Weights};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/model");
+//! let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/moonshine/1");
 //! let weights = Weights::load(folder)?;
 //! let tokens = Tokens::load(folder)?;
 //! let mut encoder = Encoder::new(weights.clone());
@@ -41,6 +41,7 @@ mod error;
 mod file;
 #[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
 mod layer;
+mod recogniser;
 #[expect(clippy::inline_always, reason = "what is generic over SIMD must become one function")]
 mod rotary;
 mod sequence;
@@ -51,6 +52,7 @@ mod weights;
 pub use decoder::Decoder;
 pub use encoder::Encoder;
 pub use error::{AudioError, Full, LoadError};
+pub use recogniser::Recogniser;
 pub use sequence::{Encoded, End, Event, Id};
 pub use shape::{MAX_SAMPLES, MIN_SAMPLES, SAMPLE_RATE};
 pub use tokens::Tokens;

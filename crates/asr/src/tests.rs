@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{shape::WIDTH, *};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/moonshine/1");
 
 static WEIGHTS: LazyLock<Arc<Weights>> = LazyLock::new(|| Weights::load(FOLDER).unwrap());
 

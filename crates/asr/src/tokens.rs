@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_file_that_ends_too_early_is_refused() {
-        let file = include_bytes!("../model/tokenizer.bin");
+        let file = include_bytes!("../../../models/moonshine/1/tokenizer.bin");
         assert!(Tokens::parse(file).is_ok());
         for n_bytes in [0, 1, 1000, file.len() - 1] {
             assert!(Tokens::parse(&file[..n_bytes]).is_err(), "{n_bytes}");
@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn tokens_become_text() {
-        let tokens = Tokens::parse(include_bytes!("../model/tokenizer.bin")).unwrap();
+        let tokens =
+            Tokens::parse(include_bytes!("../../../models/moonshine/1/tokenizer.bin")).unwrap();
         let find = |text: &str| {
             (0..VOCABULARY as u32).find(|at| tokens.bytes(*at) == text.as_bytes()).unwrap()
         };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use paceline_asr::{LoadError, Tokens, Weights};
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model");
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/moonshine/1");
 
 /// What loading says of a file.
 fn load(file: &[u8]) -> LoadError {

@@ -2,13 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use paceline_batch::{Call as BatchCall, Cause, Executor, Reply, Rider, Runner};
+use paceline_batch::{
+    Call as BatchCall, Cause, Done, Executor, ItemId, Reply, Rider, Runner, Stepper, Stepping,
+};
 use paceline_types::{DType, Dim, Shape, Signature, Tensor};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::{
-    Backend, BackendError, Call, EarlySender, Health, Outputs, Ragged, StackedCall,
+    Backend, BackendError, Call, EarlySender, Ended, Health, Outputs, Ragged, StackedCall,
     early::Listeners,
     form::{Form, Scattered, failed, zeros, zeros_of_state},
     stack::split,
@@ -42,6 +44,8 @@ pub struct Instance {
     backend: Box<dyn Backend>,
     rebuild: Rebuild,
     form: Form,
+    /// Used again for every step.
+    ended: Vec<Ended>,
 }
 
 /// What warming up found out.
@@ -59,7 +63,7 @@ impl Instance {
     #[must_use]
     pub fn new(backend: Box<dyn Backend>, rebuild: Rebuild, ragged: Arc<Ragged>) -> Self {
         let form = Form::of(&*backend, ragged);
-        Self { backend, rebuild, form }
+        Self { backend, rebuild, form, ended: Vec::new() }
     }
 
     /// What the model takes and gives.
@@ -239,8 +243,42 @@ impl Executor<Item, Output, Vec<Tensor>> for Instance {
     }
 
     async fn recover(&mut self) -> Result<(), Cause> {
+        self.ended.clear();
         self.backend = (self.rebuild)().map_err(|error| Arc::new(error) as Cause)?;
         Ok(())
+    }
+}
+
+impl Stepping<Item, Output> for Instance {
+    fn board(&mut self, id: ItemId, item: &Item) -> Result<(), Cause> {
+        let none = || BackendError::Failed("the model does not work in steps".to_owned());
+        let boarded = match self.backend.steps() {
+            Some(steps) => steps.board(id, &item.inputs),
+            None => Err(none()),
+        };
+        boarded.map_err(|error| Arc::new(error) as Cause)
+    }
+
+    async fn step(&mut self, done: &mut Vec<Done<Output>>) {
+        if let Some(steps) = self.backend.steps() {
+            steps.step(&mut self.ended);
+        }
+        let cause = |error| Arc::new(error) as Cause;
+        done.extend(self.ended.drain(..).map(|(id, outcome)| (id, outcome.map_err(cause))));
+    }
+
+    fn leave(&mut self, id: ItemId) {
+        if let Some(steps) = self.backend.steps() {
+            steps.leave(id);
+        }
+    }
+
+    async fn ready(&mut self) {
+        self.backend.ready();
+    }
+
+    async fn recover(&mut self) -> Result<(), Cause> {
+        Executor::recover(self).await
     }
 }
 
@@ -269,6 +307,26 @@ where
 {
     let thread = std::thread::Builder::new().name(name);
     thread.spawn(move || ended(runner.run_blocking())).map(drop)
+}
+
+/// As [`run_on_thread`], for an executor that works in steps.
+///
+/// # Errors
+///
+/// When the system has no thread to give.
+pub fn step_on_thread<E, T, R, S>(
+    name: String,
+    stepper: Stepper<E, T, R, S>,
+    ended: impl FnOnce(Result<(), Cause>) + Send + 'static,
+) -> std::io::Result<()>
+where
+    E: Stepping<T, R> + 'static,
+    T: Send + Sync + 'static,
+    R: Send + 'static,
+    S: Send + Sync + 'static,
+{
+    let thread = std::thread::Builder::new().name(name);
+    thread.spawn(move || ended(stepper.run_blocking())).map(drop)
 }
 
 /// Numbers that differ from place to place; zeros of types in which that says little.

@@ -13,14 +13,17 @@ mod form;
 mod health;
 pub mod simulated;
 mod stack;
+mod steps;
 
 pub use early::{Early, EarlyOutputs, EarlySender};
 pub use error::BackendError;
-pub use executor::{Instance, Item, Output, Rebuild, WarmUp, run_on_thread};
+pub use executor::{Instance, Item, Output, Rebuild, WarmUp, run_on_thread, step_on_thread};
 pub use health::Health;
 pub use simulated::Simulated;
 pub use stack::{Piece, Ragged, StackError, Stacked, join_rows, split_rows};
+pub use steps::{Ended, Steps};
 
+pub use paceline_batch::ItemId;
 use paceline_types::{Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
 
@@ -64,6 +67,12 @@ pub trait Backend: Send {
     /// Whether a call gives results before the last one. Its items' last result is empty then.
     fn streams(&self) -> bool {
         false
+    }
+
+    /// How it works on items at their own pace, where it does. Then this is how it is run, and
+    /// [`run`](Self::run) only tries it out.
+    fn steps(&mut self) -> Option<&mut dyn Steps> {
+        None
     }
 
     /// Runs one call as the executor has it: its inputs not copied together yet, and with a place

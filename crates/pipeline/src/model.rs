@@ -9,9 +9,9 @@ use std::{
 };
 
 use paceline_backend::{
-    EarlySender, Health, Instance, Item, Output, Ragged, WarmUp, run_on_thread,
+    EarlySender, Health, Instance, Item, Output, Ragged, WarmUp, run_on_thread, step_on_thread,
 };
-use paceline_batch::{Batcher, Key, Limits, Priority, Runner, Settings, Stats, Tag};
+use paceline_batch::{Batcher, Key, Limits, Priority, Runner, Settings, Stats, Stepper, Tag};
 use paceline_types::{Dim, Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
@@ -69,6 +69,8 @@ pub struct ModelFacts {
     pub instances: usize,
     /// The batcher's limits.
     pub limits: Limits,
+    /// How many items each instance works on at once, where it works in steps.
+    pub seats: Option<usize>,
     /// What warming up found out.
     pub warm_up: WarmUp,
     /// Whether it gives several results for each request, as they come.
@@ -116,7 +118,7 @@ impl Model {
             build,
             ..
         } = blueprint;
-        let first = build(0)?;
+        let mut first = build(0)?;
         let full = first.signature().clone();
         let streams = first.streams();
         let ragged = Arc::new((blueprint.ragged)(&full).map_err(OpenError::Ragged)?);
@@ -126,6 +128,12 @@ impl Model {
         let mut limits = batch.validate()?;
         if let Some(max_rows) = first.max_rows().filter(|most| *most < limits.max_items()) {
             batch.max_items = Some(max_rows);
+            limits = batch.validate()?;
+        }
+        let seats = first.steps().map(|_| limits.max_items());
+        if seats.is_some() {
+            // Each item is a call of its own, and leaves as soon as there is a seat.
+            (batch.max_items, batch.sizes) = (Some(1), Vec::new());
             limits = batch.validate()?;
         }
         let mut ready = Vec::with_capacity(instances);
@@ -151,7 +159,7 @@ impl Model {
             batcher.learn(if ragged.inputs.is_empty() { 0 } else { length }, rows, took);
         }
         let healths = ready.iter().map(Instance::health).collect();
-        let n_alive = start(&name, &batcher, ready)?;
+        let n_alive = start(&name, &batcher, ready, seats)?;
         let (signature, padded) = as_clients_see_it(&full, &ragged);
         let is_free = |spec: &TensorSpec| spec.dims.contains(&Dim::Any);
         let model = Self {
@@ -163,6 +171,7 @@ impl Model {
                 mode,
                 instances,
                 limits,
+                seats,
                 warm_up,
                 streams,
             },
@@ -388,27 +397,35 @@ impl std::fmt::Debug for Model {
     }
 }
 
-/// Runs each instance on a thread of its own, or on those of its clients, and keeps count of those that live.
+/// Runs each instance on a thread of its own, in steps where it has seats, or on those of its clients,
+/// and keeps count of those that live.
 fn start(
     name: &str,
     batcher: &Batcher<Item, Output, Vec<Tensor>>,
     instances: Vec<Instance>,
+    seats: Option<usize>,
 ) -> std::io::Result<Arc<AtomicUsize>> {
     let n_alive = Arc::new(AtomicUsize::new(instances.len()));
     for (number, instance) in instances.into_iter().enumerate() {
         let (alive, model) = (Arc::clone(&n_alive), name.to_owned());
-        let is_instant = instance.is_instant();
-        let runner = Runner::new(batcher.attach(), instance);
         let ended = move |ended| {
             alive.fetch_sub(1, Ordering::Relaxed);
             if let Err(cause) = ended {
                 tracing::error!(model, number, %cause, "an instance is gone for good");
             }
         };
+        let thread = format!("{name}-{number}");
+        if let Some(seats) = seats {
+            let stepper = Stepper::new(batcher.attach_seats(seats), instance);
+            step_on_thread(thread, stepper, ended)?;
+            continue;
+        }
+        let is_instant = instance.is_instant();
+        let runner = Runner::new(batcher.attach(), instance);
         if is_instant {
             runner.lend(ended);
         } else {
-            run_on_thread(format!("{name}-{number}"), runner, ended)?;
+            run_on_thread(thread, runner, ended)?;
         }
     }
     Ok(n_alive)

@@ -34,7 +34,7 @@ use std::{
 
 pub use counts::SpeechStats;
 pub use error::SpeechError;
-pub use event::{Event, Lost, Report, Span};
+pub use event::{Event, Lost, Report, Span, Transcript};
 pub use paceline_audio::{
     Bounds, Cost, DecodeError, Encoding, Format, Source, UnknownEncoding,
     segment::{SegmentSettings, SegmentSettingsError, ValidSettings},

@@ -255,6 +255,8 @@ pub enum BackendName {
     Onnx,
     /// A Python class, in worker processes.
     Python,
+    /// Moonshine, the speech recogniser.
+    Moonshine,
     /// Nothing: it only takes its time.
     Simulated,
 }

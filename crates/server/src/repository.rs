@@ -7,13 +7,15 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     num::NonZeroUsize,
-    path::Path,
-    sync::Arc,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    thread::available_parallelism,
 };
 
 use paceline_api::oip::pbtxt;
 use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
-use paceline_backend_onnx::OnnxBackend;
+use paceline_backend_moonshine::{Knowledge, MoonshineBackend, SAMPLE_RATE};
+use paceline_backend_onnx::{OnnxBackend, OnnxOptions};
 use paceline_backend_python::PythonBackend;
 use paceline_pipeline::{
     Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy, adapt,
@@ -121,13 +123,14 @@ fn blueprints(
     // The first is the one to speak of.
     let files = match backend {
         BackendName::Python => section.python.clone().unwrap_or_default().files(),
+        BackendName::Moonshine => vec![MoonshineBackend::FILE.to_owned()],
         BackendName::Onnx | BackendName::Simulated => vec![ONNX_FILE.to_owned()],
     };
     let there = match (backend, &policy) {
         // It has no files, so any version is there.
         (BackendName::Simulated, VersionPolicy::Specific(named)) => named.clone(),
         (BackendName::Simulated, _) => BTreeSet::from([1]),
-        (BackendName::Onnx | BackendName::Python, _) => versions_with(folder, &files),
+        _ => versions_with(folder, &files),
     };
     let versions = policy.choose(&there).map_err(|error| wrong(error.to_string()))?;
     if versions.is_empty() {
@@ -161,6 +164,7 @@ fn blueprint(
             settings.validate().map_err(|error| wrong(error.to_string()))?;
             (simulated_build(settings), "paceline_simulated")
         }
+        BackendName::Moonshine => (moonshine_build(own), "paceline_moonshine"),
         BackendName::Python => {
             let python = section.python.clone().unwrap_or_default();
             let options = python.options(name.as_str(), folder, &own);
@@ -173,16 +177,10 @@ fn blueprint(
         BackendName::Onnx => {
             let onnx = section.onnx.clone().unwrap_or_default();
             let options = onnx.options(own.join(ONNX_FILE)).map_err(wrong)?;
-            let declared = section.declared.clone();
-            let build = move |_| {
-                let backend = OnnxBackend::load(&options)?;
-                declared.check(backend.signature()).map_err(BackendError::Load)?;
-                Ok(Box::new(backend) as Box<dyn Backend>)
-            };
-            (Arc::new(build), "onnx")
+            (onnx_build(options, section.declared.clone()), "onnx")
         }
     };
-    let padding = section.padding.clone().unwrap_or_default();
+    let padding = padding(backend, section);
     let sequences = SequenceLimits::default();
     Ok(Blueprint {
         name: name.to_string(),
@@ -191,14 +189,14 @@ fn blueprint(
         platform: platform.to_owned(),
         mode: section.mode,
         batch: section.batch.clone(),
-        instances: section.instances.unwrap_or(1),
+        instances: section.instances.unwrap_or_else(|| default_instances(backend)),
         build,
         ragged: Box::new(move |signature| find_ragged(&padding, signature)),
         sequences: SequenceLimits {
             max_open: section.max_sequences.map_or(sequences.max_open, NonZeroUsize::get),
             max_idle: section.sequence_idle.unwrap_or(sequences.max_idle),
         },
-        warm_up_length: section.warm_up_length.unwrap_or(16),
+        warm_up_length: section.warm_up_length.unwrap_or_else(|| default_length(backend)),
         adapter,
     })
 }
@@ -220,6 +218,57 @@ fn read_section(folder: &Path, name: &ModelName) -> Result<ModelSection, LoadErr
         return Err(place(format!("its name is `{}`, but the folder's is `{name}`", config.name)));
     }
     triton::section(&config).map_err(place)
+}
+
+fn onnx_build(options: OnnxOptions, declared: triton::Declared) -> Build {
+    Arc::new(move |_| {
+        let backend = OnnxBackend::load(&options)?;
+        declared.check(backend.signature()).map_err(BackendError::Load)?;
+        Ok(Box::new(backend))
+    })
+}
+
+/// What instances know is read once.
+fn moonshine_build(folder: PathBuf) -> Build {
+    let known: Mutex<Option<Knowledge>> = Mutex::new(None);
+    Arc::new(move |_| {
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let knowledge = match known.take() {
+            Some(knowledge) => knowledge,
+            None => Knowledge::load(&folder)?,
+        };
+        let backend = MoonshineBackend::new(known.insert(knowledge));
+        Ok(Box::new(backend))
+    })
+}
+
+/// One instance; of what computes on this machine's cores itself, one for each of them.
+fn default_instances(backend: BackendName) -> usize {
+    match backend {
+        BackendName::Moonshine => available_parallelism().map_or(1, NonZeroUsize::get).min(8),
+        BackendName::Onnx | BackendName::Python | BackendName::Simulated => 1,
+    }
+}
+
+/// What free extents are taken as at warm-up; of the recogniser, a second of audio.
+const fn default_length(backend: BackendName) -> usize {
+    match backend {
+        BackendName::Moonshine => SAMPLE_RATE,
+        BackendName::Onnx | BackendName::Python | BackendName::Simulated => 16,
+    }
+}
+
+/// Which axes are padded; of the recogniser, which pads none, the one that tells how long an item is.
+fn padding(backend: BackendName, section: &ModelSection) -> PaddingSection {
+    let audio = || PaddingSection {
+        inputs: BTreeMap::from([("AUDIO".to_owned(), 1)]),
+        ..PaddingSection::default()
+    };
+    match (&section.padding, backend) {
+        (Some(padding), _) => padding.clone(),
+        (None, BackendName::Moonshine) => audio(),
+        (None, _) => PaddingSection::default(),
+    }
 }
 
 fn simulated_build(settings: simulated::Settings) -> Build {

@@ -90,7 +90,7 @@ impl Server {
         let readiness = Arc::new(Readiness::default());
         let voices = VoiceDetector::start(speech.voices())?;
         let sockets = speech.sockets();
-        let speech = Speech::new(Arc::clone(&models), voices.clone(), speech.settings());
+        let speech = Speech::new(Arc::clone(&models), voices.clone(), speech.settings(&models));
         let streams = Streams {
             speech: speech.clone(),
             limits: sockets,

@@ -29,6 +29,8 @@ enum Body<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         is_final: Option<bool>,
         #[serde(flatten)]
+        transcript: Option<Said<'a>>,
+        #[serde(flatten)]
         outputs: Map<String, Value>,
     },
     Active {
@@ -59,6 +61,13 @@ enum Body<'a> {
     },
 }
 
+/// What was said, and how much of that will not change.
+#[derive(Debug, Serialize)]
+struct Said<'a> {
+    text: &'a str,
+    stable: &'a str,
+}
+
 /// Where something happened.
 #[derive(Debug, Serialize)]
 struct Part {
@@ -67,7 +76,8 @@ struct Part {
 }
 
 /// Names that a segment has itself.
-const TAKEN: [&str; 6] = ["type", "start_time", "end_time", "is_final", "channel", "request_id"];
+const TAKEN: [&str; 8] =
+    ["type", "start_time", "end_time", "is_final", "text", "stable", "channel", "request_id"];
 
 /// Writes messages, each with the request's id where it has one.
 #[derive(Debug, Default)]
@@ -83,12 +93,19 @@ impl Writer {
             Event::Inactive { channel, at } => {
                 (*channel, Body::Inactive { time: RATE.seconds(*at) })
             }
-            Event::Segment { channel, span, is_final, model, output } => {
+            Event::Segment { channel, span, is_final, model, output, transcript } => {
                 let (start_time, end_time) = span.seconds();
+                let transcript = transcript
+                    .as_ref()
+                    .map(|said| Said { text: &said.text, stable: said.stable() });
+                // What is told as text is not told a second time by its output's name.
+                let output = if transcript.is_some() { &[][..] } else { output };
                 match flatten(model, output) {
                     Ok(outputs) => {
                         let is_final = *is_final;
-                        (*channel, Body::Segment { start_time, end_time, is_final, outputs })
+                        let segment =
+                            Body::Segment { start_time, end_time, is_final, transcript, outputs };
+                        (*channel, segment)
                     }
                     Err(error) => {
                         return Some(self.lost(*channel, span, error.code, &error.message));

@@ -56,7 +56,7 @@ def decode(decoder, hidden, n_samples):
 
 
 def vocabulary():
-    file = (HERE / "../../model/tokenizer.bin").read_bytes()
+    file = (HERE / "../../../../models/moonshine/1/tokenizer.bin").read_bytes()
     tokens, at = [], 0
     while at < len(file):
         n_bytes, at = file[at], at + 1

@@ -64,6 +64,8 @@ pub enum Event {
         model: Arc<Model>,
         /// Its outputs.
         output: Output,
+        /// What was said, where the model's one output is text.
+        transcript: Option<Transcript>,
     },
     /// A segment or some frames have no result. The stream goes on.
     Lost {
@@ -82,6 +84,24 @@ pub enum Event {
     Undecodable(DecodeError),
     /// The round is over. Nothing comes after it.
     Ended(Report),
+}
+
+/// What was said, or has been said so far.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Transcript {
+    /// The words, from the beginning of the utterance on.
+    pub text: String,
+    /// How many bytes of it will not change any more: all, once the segment is final. What is
+    /// stable of one transcript is how the next one of the same utterance begins.
+    pub stable: usize,
+}
+
+impl Transcript {
+    /// What will not change any more.
+    #[must_use]
+    pub fn stable(&self) -> &str {
+        self.text.get(..self.stable).unwrap_or(&self.text)
+    }
 }
 
 /// Why there is no result, as clients are told.

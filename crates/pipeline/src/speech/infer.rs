@@ -33,6 +33,16 @@ pub(super) fn takes_audio(model: &Model) -> bool {
     matches!(&*model.signature().inputs, [input] if input.dtype == DType::F32 && input.dims == [Dim::Any])
 }
 
+impl Answer {
+    /// What the model said in words, where its one output is text.
+    pub(super) fn text(&self) -> Option<String> {
+        let [text] = &*self.output else { return None };
+        let mut texts = text.byte_elements().filter(|_| text.dtype() == DType::Bytes);
+        let only = texts.next().filter(|_| texts.next().is_none());
+        only.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
 impl Asker {
     pub(super) fn counts(&self) -> &Counts {
         &self.speech.0.counts

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use paceline_audio::DecodeError;
 
 use super::{
-    Event, RATE, Report, Speech, SpeechError, Style, Terms,
+    Event, RATE, Report, Speech, SpeechError, Style, Terms, Transcript,
     channel::{Channel, Part, Said, Step},
     counts::Counts,
     event::Lost,
@@ -262,9 +262,14 @@ fn event(channel: usize, said: Said<Answer>, counts: &Counts) -> Event {
         Said::Active(at) => Event::Active { channel, at },
         Said::Inactive(at) => Event::Inactive { channel, at },
         Said::Unheard(span, lost) => Event::Lost { channel, span, lost },
-        Said::Answer(Part { span, is_final }, Ok(Answer { model, output })) => {
+        Said::Answer(Part { span, is_final }, Ok(answer)) => {
             counts.segments.fetch_add(1, Ordering::Relaxed);
-            Event::Segment { channel, span, is_final, model, output }
+            let transcript = answer.text().map(|text| {
+                let stable = if is_final == Some(false) { 0 } else { text.len() };
+                Transcript { text, stable }
+            });
+            let Answer { model, output } = answer;
+            Event::Segment { channel, span, is_final, model, output, transcript }
         }
         Said::Answer(Part { span, .. }, Err(lost)) => {
             counts.failed.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use paceline_api::ws::SocketLimits;
 use paceline_pipeline::{
-    VoiceSettings,
+    Models, VoiceSettings,
     speech::{Bounds, SpeechLimits, SpeechSettings},
 };
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,10 @@ use super::duration;
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SpeechSection {
-    /// The model of clients who name none.
-    pub model: String,
+    /// The model of clients who name none; where it is left out, `moonshine`, or `simulated-speech`
+    /// where that is not served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Threads that detect voices; as many as there are cores where it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voice_threads: Option<NonZeroUsize>,
@@ -72,7 +74,7 @@ impl Default for SpeechSection {
         let socket = SocketLimits::default();
         let bounds = Bounds::default();
         Self {
-            model: "simulated-speech".to_owned(),
+            model: None,
             voice_threads: None,
             max_streams,
             max_in_flight,
@@ -93,11 +95,14 @@ impl Default for SpeechSection {
 }
 
 impl SpeechSection {
-    /// What sessions are bound by.
+    /// What sessions on these models are bound by.
     #[must_use]
-    pub fn settings(&self) -> SpeechSettings {
+    pub fn settings(&self, models: &Models) -> SpeechSettings {
+        let model = self.model.as_deref().unwrap_or_else(|| {
+            if models.find("moonshine", None).is_ok() { "moonshine" } else { "simulated-speech" }
+        });
         SpeechSettings {
-            model: self.model.clone(),
+            model: model.to_owned(),
             bounds: Bounds {
                 max_channels: self.max_channels,
                 max_duration: self.max_duration,
