@@ -5,6 +5,7 @@ mod entrance;
 mod error;
 mod health;
 mod infer;
+mod insight;
 mod metadata;
 mod openapi;
 mod plain;
@@ -64,6 +65,9 @@ fn routes() -> Vec<Route> {
         ("/v2/repository/models/{model}/load", ADMIN, post(control::load)),
         ("/v2/repository/models/{model}/unload", ADMIN, post(control::unload)),
         ("/v1/models/{model}/infer", INFER, post(plain::infer)),
+        ("/v1/models/{model}/stats", INFER, get(insight::stats)),
+        ("/v1/models/{model}/explain", INFER, get(insight::explain)),
+        ("/v1/stats", INFER, get(insight::server)),
         ("/api/v1/simple", STREAM, get(ws::simple)),
         ("/api/v1/segmented", STREAM, get(ws::segmented)),
         ("/api/v1/health", ALL, get(ws::health)),

@@ -6,6 +6,7 @@ mod error;
 pub mod gate;
 pub mod grpc;
 pub mod http;
+pub mod insight;
 pub mod oip;
 pub mod tls;
 pub mod ws;

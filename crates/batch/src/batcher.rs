@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::{
-    Limits, Refused, Stats, Tag, Ticket, Timekeeper,
+    BatchRecord, Explanation, Limits, Moment, Refused, Stats, Tag, Ticket, Timekeeper,
     observer::{Deaf, Observer},
     puller::Puller,
     scheduler::Scheduler,
@@ -96,15 +96,30 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
         self.shared().lock().scheduler.learn(length, rows, took);
     }
 
+    /// How long ago it was made.
+    #[must_use]
+    pub fn age(&self) -> std::time::Duration {
+        self.shared().now().since(Moment::START)
+    }
+
     /// What happened so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.shared().stats()
     }
 
-    /// Looks at the scheduler, briefly: nothing moves meanwhile.
-    pub fn inspect<A>(&self, look: impl FnOnce(&dyn Believes) -> A) -> A {
-        look(&self.shared().lock().scheduler)
+    /// The batches that landed after the one with this sequence number: at most the newest so
+    /// many, of those that are kept, oldest first.
+    #[must_use]
+    pub fn landed_after(&self, sequence: u64, most: usize) -> Vec<BatchRecord> {
+        self.shared().lock().scheduler.landed_after(sequence, most)
+    }
+
+    /// What is believed now, and what would be done about it.
+    #[must_use]
+    pub fn explain(&self) -> Explanation {
+        let now = self.shared().now();
+        self.shared().lock().scheduler.explain(now)
     }
 
     fn shared(&self) -> &Arc<Shared<T, R, S>> {
@@ -164,24 +179,6 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
             shared.deadline_moved.notify_one();
         }
         Ok(Ticket::new(answer, Arc::clone(shared) as _, id))
-    }
-}
-
-/// What the scheduler believes, for those who want to look.
-pub trait Believes {
-    /// The mean time of each batch size seen at this length, and how far calls exceed it.
-    fn believed(&self, length: u32) -> Option<(Vec<(usize, std::time::Duration)>, f32)>;
-    /// The usual gap between arrivals of this key and length.
-    fn usual_gap(&self, key: crate::Key, length: u32) -> Option<std::time::Duration>;
-}
-
-impl<P, S> Believes for Scheduler<P, S> {
-    fn believed(&self, length: u32) -> Option<(Vec<(usize, std::time::Duration)>, f32)> {
-        Self::believed(self, length)
-    }
-
-    fn usual_gap(&self, key: crate::Key, length: u32) -> Option<std::time::Duration> {
-        Self::usual_gap(self, key, length)
     }
 }
 

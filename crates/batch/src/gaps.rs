@@ -34,7 +34,7 @@ struct Place {
 
 /// When something happened last, and how long it was then until the next item came.
 #[derive(Debug, Clone)]
-struct Since {
+pub(crate) struct Since {
     /// `NEVER` where the next item is not preceded by it.
     last: Moment,
     bins: [Bin; BINS],
@@ -91,22 +91,34 @@ impl Since {
         MIN_SAMPLES * self.unit <= self.total
     }
 
-    fn worth_waiting_until(&self, ask: &Ask, now: Moment) -> Option<Moment> {
-        let &Ask { n_waiting, saving, resolution, .. } = ask;
-        if !self.knows() {
-            return None;
-        }
+    /// Whether anybody is to be expected: enough was seen, and gaps as long as this one already is.
+    pub(crate) fn expects(&self, now: Moment) -> bool {
+        self.knows() && self.total * 1e-3 < self.still(now).0
+    }
+
+    /// As it would be if an item came now.
+    pub(crate) fn as_if_arrived(&self, now: Moment) -> Self {
+        let mut own = self.clone();
+        own.learn(now);
+        Self { last: now, ..own }
+    }
+
+    /// The weight of the gaps as long as this one already is, and the part of it in this one's bin,
+    /// which counts in part.
+    fn still(&self, now: Moment) -> (f32, f32) {
         let so_far = as_f32(nanos(now.since(self.last)));
         let first = bin(nanos(now.since(self.last)));
-
-        // Of the gaps as long as this one already is; the bin it is in counts in part.
         let (from, to) = (lower(first), upper(first));
         let partly = self.bins[first].weight * ((to - so_far) / (to - from)).clamp(0.0, 1.0);
-        let still = partly + self.bins[first + 1..].iter().map(|bin| bin.weight).sum::<f32>();
-        if still <= self.total * 1e-3 {
-            return None;
-        }
+        (partly + self.bins[first + 1..].iter().map(|bin| bin.weight).sum::<f32>(), partly)
+    }
 
+    /// Until when those who ask should wait for one more; `None` where going at once is better.
+    pub(crate) fn worth_waiting(&self, ask: &Ask, now: Moment) -> Option<Worth> {
+        let &Ask { n_waiting, saving, resolution } = ask;
+        let so_far = as_f32(nanos(now.since(self.last)));
+        let first = bin(nanos(now.since(self.last)));
+        let (still, partly) = self.still(now);
         let (mut best, mut best_net) = (None, 0.0);
         let (mut joined, mut waited) = (0.0, 0.0);
         for at in first..BINS {
@@ -121,20 +133,33 @@ impl Since {
             waited += chance * typical;
             // If nobody joins, everybody waits until the timer fires, and that is not at once.
             let until = until.max(so_far + resolution);
-            let net = saving * joined - n_waiting * (waited + (1.0 - joined) * (until - so_far));
+            let cost = n_waiting * (waited + (1.0 - joined) * (until - so_far));
+            let net = saving * joined - cost;
             if best_net < net {
-                (best, best_net) = (Some(until), net);
+                (best, best_net) = (Some((until, joined, cost)), net);
             }
         }
-        best.map(|until| self.last.after(Duration::from_nanos(as_u64(until))))
+        best.map(|(until, chance, cost)| Worth {
+            until: self.last.after(Duration::from_nanos(as_u64(until))),
+            chance,
+            cost,
+        })
     }
+}
+
+/// A wait that pays.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Worth {
+    pub(crate) until: Moment,
+    /// That one more comes until then.
+    pub(crate) chance: f32,
+    /// Nanoseconds that those present are expected to wait, all together.
+    pub(crate) cost: f32,
 }
 
 /// Who asks whether waiting pays.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask {
-    /// Whose arrivals are waited for.
-    pub(crate) owner: u64,
     /// How many items would wait.
     pub(crate) n_waiting: f32,
     /// Nanoseconds of a device that one more would save.
@@ -175,15 +200,17 @@ impl Gaps {
         }
     }
 
-    /// Until when those who ask should wait for one more; `None` where going at once is better.
-    pub(crate) fn worth_waiting_until(&self, ask: &Ask, now: Moment) -> Option<Moment> {
-        let place = &self.places[index(ask.owner)];
-        if place.owner != ask.owner {
-            return None;
-        }
+    /// What the latest event of this owner began, where anything is known of it.
+    pub(crate) fn since(&self, owner: u64) -> Option<&Since> {
+        let place = &self.places[index(owner)];
         let has_landed = place.landed.last != Moment::NEVER;
-        let since = if has_landed { &place.landed } else { &place.arrived };
-        since.worth_waiting_until(ask, now)
+        (place.owner == owner).then_some(if has_landed { &place.landed } else { &place.arrived })
+    }
+
+    /// As [`since`](Self::since), if an item of this owner had just come.
+    pub(crate) fn as_if_arrived(&self, owner: u64, now: Moment) -> Option<Since> {
+        let place = &self.places[index(owner)];
+        (place.owner == owner).then(|| place.arrived.as_if_arrived(now))
     }
 
     /// The usual gap between items of this owner, for those who want to look.
@@ -265,9 +292,14 @@ mod tests {
         (gaps, now)
     }
 
+    fn worth(gaps: &Gaps, owner: u64, ask: &Ask, now: Moment) -> Option<Duration> {
+        let since = gaps.since(owner).filter(|since| since.expects(now))?;
+        Some(since.worth_waiting(ask, now)?.until.since(now))
+    }
+
     fn wait(gaps: &Gaps, now: Moment, n_waiting: f32, saving_ms: f32) -> Option<Duration> {
-        let ask = Ask { owner: 7, n_waiting, saving: saving_ms * MS, resolution: 0.0 };
-        Some(gaps.worth_waiting_until(&ask, now)?.since(now))
+        let ask = Ask { n_waiting, saving: saving_ms * MS, resolution: 0.0 };
+        worth(gaps, 7, &ask, now)
     }
 
     #[test]
@@ -333,11 +365,11 @@ mod tests {
     #[test]
     fn a_timer_that_fires_late_makes_short_waits_not_worth_it() {
         let (gaps, now) = after(&[2_000, 90, 90, 90], 40);
-        let ask = Ask { owner: 7, n_waiting: 4.0, saving: 1.0 * MS, resolution: 0.0 };
+        let ask = Ask { n_waiting: 4.0, saving: 1.0 * MS, resolution: 0.0 };
 
-        assert!(gaps.worth_waiting_until(&ask, now).is_some());
+        assert!(worth(&gaps, 7, &ask, now).is_some());
         let coarse = Ask { resolution: 1.0 * MS, ..ask };
-        assert_eq!(gaps.worth_waiting_until(&coarse, now), None);
+        assert_eq!(worth(&gaps, 7, &coarse, now), None);
     }
 
     #[test]
@@ -347,7 +379,7 @@ mod tests {
 
         assert_eq!(wait(&gaps, now, 1.0, 5.0), None);
         let owner = 7 + PLACES as u64;
-        let ask = Ask { owner, n_waiting: 1.0, saving: 5.0 * MS, resolution: 0.0 };
-        assert_eq!(gaps.worth_waiting_until(&ask, now), None);
+        let ask = Ask { n_waiting: 1.0, saving: 5.0 * MS, resolution: 0.0 };
+        assert_eq!(worth(&gaps, owner, &ask, now), None);
     }
 }

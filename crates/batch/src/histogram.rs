@@ -9,8 +9,15 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Four for each power of two above the first eight numbers, which have one each.
-    const BINS: usize = 252;
+    /// Four for each power of two above the first nine numbers, which have one each. Each power of
+    /// two is the largest value of a bin, so that counts up to it are exact.
+    pub const BINS: usize = 253;
+
+    /// One of what was counted elsewhere: how many values of each [bin](Self::bin), and their sum.
+    #[must_use]
+    pub fn from_counts(counts: &[u64; Self::BINS], sum: u128) -> Self {
+        Self { bins: Box::new(*counts), count: counts.iter().sum(), sum }
+    }
 
     /// Counts one value.
     pub fn record(&mut self, value: u64) {
@@ -73,22 +80,26 @@ impl Histogram {
         counts.map(|(bin, &count)| (Self::edge(bin), count))
     }
 
-    fn bin(value: u64) -> usize {
-        // Values below 8 have a bin each; above, the two bits after the leading one choose.
-        let Some(octave) = value.checked_ilog2().filter(|octave| 3 <= *octave) else {
+    /// The bin that a value is counted in.
+    #[must_use]
+    pub fn bin(value: u64) -> usize {
+        // Values up to 8 have a bin each; above, the two bits after the leading one of what is
+        // less by one choose.
+        let below = value.saturating_sub(1);
+        let Some(octave) = below.checked_ilog2().filter(|octave| 3 <= *octave) else {
             return usize::try_from(value).unwrap_or(0);
         };
-        let quarter = usize::try_from((value >> (octave - 2)) & 3).unwrap_or(0);
-        8 + (octave as usize - 3) * 4 + quarter
+        let quarter = usize::try_from((below >> (octave - 2)) & 3).unwrap_or(0);
+        9 + (octave as usize - 3) * 4 + quarter
     }
 
     fn edge(bin: usize) -> u64 {
-        if bin < 8 {
+        if bin < 9 {
             return bin as u64;
         }
-        let (octave, quarter) = ((bin - 8) / 4 + 3, (bin - 8) % 4);
-        // Wraps to exactly `u64::MAX` for the very last bin.
-        (((5 + quarter as u128) << (octave - 2)) - 1).try_into().unwrap_or(u64::MAX)
+        let (octave, quarter) = ((bin - 9) / 4 + 3, (bin - 9) % 4);
+        // The very last bin ends where numbers do.
+        ((5 + quarter as u128) << (octave - 2)).try_into().unwrap_or(u64::MAX)
     }
 }
 
@@ -141,6 +152,9 @@ mod tests {
         (1..=7).for_each(|value| histogram.record(value));
 
         assert_eq!((histogram.quantile(0.5), histogram.quantile(1.0)), (4, 7));
+        for power in 0..64 {
+            assert_eq!(Histogram::edge(Histogram::bin(1 << power)), 1 << power);
+        }
         assert_eq!(Histogram::default().quantile(0.99), 0);
     }
 }

@@ -27,6 +27,12 @@ impl LatencyTable {
         self.curves.get(bucket)?.as_deref()
     }
 
+    /// The curve of every bucket that was seen.
+    pub(crate) fn curves(&self) -> impl Iterator<Item = (usize, &Curve)> {
+        let curves = self.curves.iter().enumerate();
+        curves.filter_map(|(bucket, curve)| Some((bucket, curve.as_deref()?)))
+    }
+
     /// Learns from one good call of `rows` rows. Returns actual over predicted, where there was
     /// a prediction.
     pub(crate) fn learn(&mut self, bucket: usize, rows: usize, took: Duration) -> Option<f32> {

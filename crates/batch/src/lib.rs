@@ -61,6 +61,7 @@ mod observer;
 mod policy;
 mod puller;
 mod queue;
+mod recent;
 mod runner;
 mod scheduler;
 mod settings;
@@ -74,7 +75,7 @@ mod tag;
 mod ticket;
 mod timekeeper;
 
-pub use batcher::{Batcher, Believes, Lane};
+pub use batcher::{Batcher, Lane};
 pub use buckets::Buckets;
 pub use error::{Cause, Dropped, Failure, Refused, WrongReplies};
 pub use executor::{Call, Executor, FromFn, Reply, Rider, from_fn};
@@ -83,10 +84,14 @@ pub use key::Key;
 pub use limits::{Limits, Policy};
 pub use moment::Moment;
 pub use observer::Observer;
-pub use policy::FireReason;
+pub use policy::{FireReason, Why};
 pub use puller::{Flight, Puller};
+pub use recent::BatchRecord;
 pub use runner::Runner;
-pub use scheduler::{Batch, BatchFacts, Boarded, FlightId, Next, Scheduler};
+pub use scheduler::{
+    Batch, BatchFacts, Boarded, Decision, Explanation, FlightId, Landing, Latency, Next, QueueView,
+    Scheduler,
+};
 pub use settings::{PolicyName, Preset, Settings, SettingsError};
 pub use slot::ItemId;
 pub use stats::Stats;

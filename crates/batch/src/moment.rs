@@ -44,3 +44,13 @@ impl Moment {
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+/// Estimates are kept as float nanoseconds.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "float casts saturate, and times are not negative"
+)]
+pub(crate) fn to_duration(nanos: f32) -> Duration {
+    Duration::from_nanos(nanos as u64)
+}

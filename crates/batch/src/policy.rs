@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use crate::{
     Limits, Moment, Policy,
-    gaps::{Ask, Gaps},
+    gaps::{Ask, Since},
     latency::Curve,
+    moment::to_duration,
 };
 
 /// Why a batch left.
@@ -55,14 +56,58 @@ pub(crate) enum Verdict {
     Hold(Moment),
 }
 
+/// Why a queue's batch fires or is held, in the numbers that it was decided by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Why {
+    /// Nothing more fits.
+    Full,
+    /// The batcher is closing.
+    Closing,
+    /// The fixed policy fires at this many rows.
+    EnoughRows(usize),
+    /// The fixed policy waits this long, for one item or for more.
+    Clock(Duration),
+    /// No call of this length was seen yet, so nothing is known that waiting could save.
+    NothingLearned,
+    /// Even a call of its own takes only this long; waiting would cost more than it could save.
+    CallsAreShort(Duration),
+    /// Of the gaps between arrivals too little is known, or this one is longer than they ever were.
+    NobodyExpected,
+    /// One more item would save this much of a device, which is less than waiting would cost.
+    DoesNotPay(Duration),
+    /// It was held for as long as it may be.
+    HeldLongest(Duration),
+    /// A batch with one more item would miss the earliest deadline if it left any later.
+    DeadlineIsNear,
+    /// Waiting pays.
+    Pays {
+        /// What one more item would save of a device.
+        saving: Duration,
+        /// How likely one comes within the wait, from 0 to 1.
+        chance: f32,
+        /// What those present are expected to wait for it, all together.
+        cost: Duration,
+    },
+}
+
+/// A verdict and its reason.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Judgement {
+    pub(crate) verdict: Verdict,
+    pub(crate) why: Why,
+}
+
+const fn fire(reason: FireReason, why: Why) -> Judgement {
+    Judgement { verdict: Verdict::Fire(reason), why }
+}
+
 /// What the policy sees of one queue that has items.
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     pub(crate) limits: &'a Limits,
-    pub(crate) gaps: &'a Gaps,
     pub(crate) curve: Option<&'a Curve>,
-    /// Whose gaps are meant.
-    pub(crate) owner: u64,
+    /// How soon others come, counted from what happened last.
+    pub(crate) since: Option<&'a Since>,
     pub(crate) n_items: usize,
     pub(crate) rows: usize,
     /// Whether one more typical item would not fit.
@@ -79,25 +124,27 @@ pub(crate) struct View<'a> {
 }
 
 /// The verdict on one queue.
-pub(crate) fn verdict(view: &View<'_>, now: Moment) -> Verdict {
+pub(crate) fn judge(view: &View<'_>, now: Moment) -> Judgement {
     if view.is_full {
-        return Verdict::Fire(FireReason::Full);
+        return fire(FireReason::Full, Why::Full);
     }
     if view.is_closing {
-        return Verdict::Fire(FireReason::Drain);
+        return fire(FireReason::Drain, Why::Closing);
     }
     match view.limits.policy {
         Policy::Adaptive => adaptive(view, now),
         Policy::Fixed { fast_path_wait, early_rows } => {
             if early_rows <= view.rows {
-                return Verdict::Fire(FireReason::Early);
+                return fire(FireReason::Early, Why::EnoughRows(early_rows));
             }
-            let (until, reason) = if view.n_items == 1 {
-                (view.oldest.after(fast_path_wait), FireReason::FastPath)
+            let (wait, reason) = if view.n_items == 1 {
+                (fast_path_wait, FireReason::FastPath)
             } else {
-                (view.oldest.after(view.limits.max_wait), FireReason::WaitOver)
+                (view.limits.max_wait, FireReason::WaitOver)
             };
-            if until <= now { Verdict::Fire(reason) } else { Verdict::Hold(until) }
+            let until = view.oldest.after(wait);
+            let verdict = if until <= now { Verdict::Fire(reason) } else { Verdict::Hold(until) };
+            Judgement { verdict, why: Why::Clock(wait) }
         }
     }
 }
@@ -105,34 +152,42 @@ pub(crate) fn verdict(view: &View<'_>, now: Moment) -> Verdict {
 /// Nanoseconds. Holding a batch costs a timer and a wake-up; saving less than that saves nothing.
 const WORTH_A_TIMER: f32 = 50_000.0;
 
-fn adaptive(view: &View<'_>, now: Moment) -> Verdict {
+fn adaptive(view: &View<'_>, now: Moment) -> Judgement {
     // Not held: with one item, nothing to gain was nothing to lose; with more, they came together
     // while devices were busy.
     let unheld = if view.n_items == 1 { FireReason::FastPath } else { FireReason::Early };
-    let Some(curve) = view.curve else { return Verdict::Fire(unheld) };
+    let Some(curve) = view.curve else { return fire(unheld, Why::NothingLearned) };
 
     let reason = if view.held_since.is_some() { FireReason::WaitOver } else { unheld };
     // Merging saves at most the call that one more item would have had to itself.
-    if curve.shortest() < WORTH_A_TIMER {
-        return Verdict::Fire(reason);
+    let shortest = curve.shortest();
+    if shortest < WORTH_A_TIMER {
+        return fire(reason, Why::CallsAreShort(to_duration(shortest)));
     }
+    let Some(since) = view.since.filter(|since| since.expects(now)) else {
+        return fire(reason, Why::NobodyExpected);
+    };
     let saving = merge_saving(view, curve);
     #[expect(clippy::cast_precision_loss, reason = "a queue is small")]
-    let n_items = view.n_items as f32;
-    let ask = Ask { owner: view.owner, n_waiting: n_items, saving, resolution: view.resolution };
-    let Some(pays_until) = view.gaps.worth_waiting_until(&ask, now) else {
-        return Verdict::Fire(reason);
+    let n_waiting = view.n_items as f32;
+    let ask = Ask { n_waiting, saving, resolution: view.resolution };
+    let saving = to_duration(saving);
+    let Some(worth) = since.worth_waiting(&ask, now) else {
+        return fire(reason, Why::DoesNotPay(saving));
     };
     // What they waited for a device does not count: then nothing was held back.
     let wait_ends = view.held_since.unwrap_or(now).after(view.limits.max_wait);
     if wait_ends <= now {
-        return Verdict::Fire(reason);
+        return fire(reason, Why::HeldLongest(view.limits.max_wait));
     }
     let must_go = latest_start(view, curve);
     if must_go <= now {
-        return Verdict::Fire(FireReason::Deadline);
+        return fire(FireReason::Deadline, Why::DeadlineIsNear);
     }
-    Verdict::Hold(pays_until.min(wait_ends).min(must_go))
+    Judgement {
+        verdict: Verdict::Hold(worth.until.min(wait_ends).min(must_go)),
+        why: Why::Pays { saving, chance: worth.chance, cost: to_duration(worth.cost) },
+    }
 }
 
 /// The device time, in nanoseconds, that one more row in this batch saves against a call of its
@@ -147,11 +202,6 @@ fn latest_start(view: &View<'_>, curve: &Curve) -> Moment {
     if view.soonest == Moment::NEVER {
         return Moment::NEVER;
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "float casts saturate, and times are not negative"
-    )]
-    let takes = curve.high(view.limits.padded_rows(view.rows + 1)) as u64;
-    Moment::at(view.soonest.since(Moment::at(Duration::from_nanos(takes))))
+    let takes = to_duration(curve.high(view.limits.padded_rows(view.rows + 1)));
+    Moment::at(view.soonest.since(Moment::at(takes)))
 }

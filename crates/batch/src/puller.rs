@@ -17,7 +17,7 @@ use crate::{
     Failure, Moment, Scheduler, WrongReplies,
     error::Dropped,
     executor::{Call, Reply},
-    scheduler::{BatchFacts, Boarded, FlightId},
+    scheduler::{BatchFacts, Boarded, FlightId, Landing},
     shared::{Parcel, PullerId, Shared},
     slot::ItemId,
     ticket::Ride,
@@ -47,7 +47,7 @@ struct Desk<T, R, S> {
 struct Landed<S> {
     id: FlightId,
     n_items: usize,
-    took: Option<Duration>,
+    landing: Landing,
     given_up: Option<Dropped>,
     lanes: Vec<(usize, S)>,
     ended: Moment,
@@ -55,10 +55,10 @@ struct Landed<S> {
 
 impl<S> Landed<S> {
     fn report<P>(self, scheduler: &mut Scheduler<P, S>) {
-        let Self { id, took, lanes, ended, .. } = self;
+        let Self { id, landing, lanes, ended, .. } = self;
         match self.given_up {
             Some(reason) => scheduler.give_up(id, reason, lanes, ended),
-            None => scheduler.finish(id, took, lanes, ended),
+            None => scheduler.finish(id, landing, lanes, ended),
         }
     }
 }
@@ -315,6 +315,8 @@ pub struct Flight<T, R, S = ()> {
     /// Why it was given up before its end, if it was.
     given_up: Option<Dropped>,
     n_answered: usize,
+    /// Of these, after their deadline.
+    n_late: usize,
 }
 
 impl<T, R, S> Flight<T, R, S> {
@@ -331,14 +333,15 @@ impl<T, R, S> Flight<T, R, S> {
             took: None,
             given_up: None,
             n_answered: 0,
+            n_late: 0,
         }
     }
 
     /// The batch that has boarded leaves.
     fn depart(&mut self, facts: BatchFacts, id: FlightId, now: Moment) {
         (self.facts, self.id, self.started) = (facts, id, now);
-        (self.is_closed, self.ended, self.took, self.n_answered) = (false, None, None, 0);
-        self.given_up = None;
+        (self.is_closed, self.ended, self.took) = (false, None, None);
+        (self.n_answered, self.n_late, self.given_up) = (0, 0, None);
     }
 
     /// How many items it has; never none.
@@ -391,6 +394,8 @@ impl<T, R, S> Flight<T, R, S> {
             self.took = Some(took);
         }
         let (items, rows) = (asked.len(), asked.iter().map(|item| item.rows).sum());
+        // A call has ended, or there would be no replies.
+        let now = self.ended.unwrap_or(Moment::START);
         for (position, (boarded, reply)) in asked.iter_mut().zip(replies.drain(..)).enumerate() {
             boarded.payload.answer(match reply.outcome {
                 Ok(result) => {
@@ -398,6 +403,7 @@ impl<T, R, S> Flight<T, R, S> {
                         *state = next;
                     }
                     self.n_answered += 1;
+                    self.n_late += usize::from(boarded.deadline < now);
                     let ride = Ride {
                         batch: self.facts.number,
                         items,
@@ -442,6 +448,7 @@ impl<T, R, S> Flight<T, R, S> {
         let Some(boarded) = self.boarded.first_mut() else { return };
         boarded.payload.answer(outcome.map(|result| {
             (self.took, self.n_answered) = (Some(took), 1);
+            self.n_late = usize::from(boarded.deadline < self.ended.unwrap_or(Moment::START));
             let ride = Ride {
                 batch: self.facts.number,
                 items: company,
@@ -486,8 +493,8 @@ impl<T, R, S> Flight<T, R, S> {
             self.shared.observer.answered(&self.facts, n_items, n_failed, took);
         }
         let lanes = self.boarded.iter_mut().filter_map(|boarded| boarded.lane.take()).collect();
-        let (took, given_up) = (self.took, self.given_up);
-        Some(Landed { id: self.id, n_items, took, given_up, lanes, ended })
+        let landing = Landing { took: self.took, failed: n_failed, late: self.n_late };
+        Some(Landed { id: self.id, n_items, landing, given_up: self.given_up, lanes, ended })
     }
 }
 

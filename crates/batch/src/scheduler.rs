@@ -7,6 +7,8 @@
 //! device is free) or *held* (judged: waiting for company pays until then). Nothing is ever
 //! scanned: each step costs the logarithm of how many items or queues there are.
 
+mod explain;
+
 use std::{collections::VecDeque, time::Duration};
 
 use rustc_hash::FxHashMap;
@@ -19,11 +21,15 @@ use crate::{
     gaps::Gaps,
     lane::Lanes,
     latency::{Curve, LatencyTable},
-    policy::{FireReason, Verdict, View, verdict},
+    moment::to_duration,
+    policy::{self, FireReason, Verdict, View},
     queue::{Post, Queue},
+    recent::{BatchRecord, Recent},
     slot::{ItemId, Place, Slot},
     sorted::Sorted,
 };
+
+pub use explain::{Decision, Explanation, Latency, QueueView};
 
 /// Items that wait, each with a payload `P` that is never looked at, and lanes with a state `S`.
 #[derive(Debug)]
@@ -51,6 +57,7 @@ pub struct Scheduler<P, S = ()> {
     resolution: f32,
     left: Vec<(P, Dropped)>,
     stats: Stats,
+    recent: Recent,
 }
 
 /// A batch that is being worked on, as the scheduler remembers it.
@@ -58,10 +65,21 @@ pub struct Scheduler<P, S = ()> {
 struct Flight {
     /// Whose landing will be noted.
     owner: u64,
-    bucket: usize,
-    padded_rows: usize,
     /// When it should be done.
     lands: Moment,
+    /// As it will be remembered.
+    record: BatchRecord,
+}
+
+/// How a batch ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Landing {
+    /// How long its one good call took; `None` if that failed.
+    pub took: Option<Duration>,
+    /// How many of its items have no result.
+    pub failed: usize,
+    /// How many were answered after their deadline.
+    pub late: usize,
 }
 
 /// What to do with a free device.
@@ -173,6 +191,7 @@ impl<P, S> Scheduler<P, S> {
             resolution: 0.0,
             left: Vec::new(),
             stats: Stats::default(),
+            recent: Recent::new(),
         }
     }
 
@@ -326,23 +345,26 @@ impl<P, S> Scheduler<P, S> {
         !self.left.is_empty()
     }
 
-    /// A batch is done. `took` is how long its one good call took, `None` if that failed; `lanes`
-    /// gives back the state of each lane that was in it.
+    /// A batch is done. `lanes` gives back the state of each lane that was in it.
     pub fn finish(
         &mut self,
         flight: FlightId,
-        took: Option<Duration>,
+        landing: Landing,
         lanes: impl IntoIterator<Item = (usize, S)>,
         now: Moment,
     ) {
-        let Flight { owner, bucket, padded_rows, .. } = self.flights.remove(flight.0);
+        let Flight { owner, record, .. } = self.flights.remove(flight.0);
         self.gaps.landed(owner, now);
-        if let Some(took) = took {
-            let ratio = self.latency.learn(bucket, padded_rows, took);
+        if let Some(took) = landing.took {
+            let ratio = self.latency.learn(record.facts.bucket, record.facts.padded_rows, took);
             self.stats.executed(took, ratio);
         } else {
             self.stats.failed_calls += 1;
         }
+        let Landing { failed, late, .. } = landing;
+        self.stats.failed += failed as u64;
+        self.stats.late += late as u64;
+        self.recent.push(BatchRecord { failed, late, took: now.since(record.left), ..record });
         self.free(lanes, now);
     }
 
@@ -432,20 +454,11 @@ impl<P, S> Scheduler<P, S> {
         stats
     }
 
-    /// What is believed about the length bucket that `length` falls in: the mean time of each
-    /// batch size seen, and by how much calls rarely exceed it.
+    /// The batches that landed after the one with this sequence number: at most the newest so
+    /// many, of those that are kept, oldest first.
     #[must_use]
-    pub fn believed(&self, length: u32) -> Option<(Vec<(usize, Duration)>, f32)> {
-        let curve = self.latency.curve(self.limits.buckets.bucket(length))?;
-        let points = curve.points().map(|(rows, mean)| (rows, to_duration(mean))).collect();
-        Some((points, curve.margin()))
-    }
-
-    /// The usual gap between arrivals of a key and length, where it is known.
-    #[must_use]
-    pub fn usual_gap(&self, key: Key, length: u32) -> Option<Duration> {
-        let bucket = self.limits.buckets.bucket(length);
-        self.gaps.median(Queue::new(key, bucket, 0).owner())
+    pub fn landed_after(&self, sequence: u64, most: usize) -> Vec<BatchRecord> {
+        self.recent.after(sequence, most)
     }
 
     fn admit(&self, tag: &Tag, cost: u64, is_hopeless: bool) -> Result<(), Refused> {
@@ -576,22 +589,7 @@ impl<P, S> Scheduler<P, S> {
             self.post_due(queue);
         }
         while let Some(queue) = self.due.first() {
-            let entry = &self.queues[queue];
-            let view = View {
-                limits: &self.limits,
-                gaps: &self.gaps,
-                curve: self.latency.curve(entry.bucket),
-                owner: entry.owner(),
-                n_items: entry.n_ready,
-                rows: entry.rows,
-                is_full: self.limits.max_items <= entry.rows || self.limits.max_cost <= entry.cost,
-                oldest: entry.oldest(&self.slots).unwrap_or(now),
-                soonest: entry.soonest(),
-                held_since: entry.held_since,
-                is_closing: self.is_closed,
-                resolution: self.resolution,
-            };
-            match verdict(&view, now) {
+            match policy::judge(&self.view(&self.queues[queue], now), now).verdict {
                 Verdict::Fire(reason) => return Some((queue, reason)),
                 Verdict::Hold(until) => {
                     self.take_off(queue);
@@ -603,6 +601,23 @@ impl<P, S> Scheduler<P, S> {
             }
         }
         None
+    }
+
+    /// What the policy sees of a queue.
+    fn view<'a>(&'a self, queue: &'a Queue, now: Moment) -> View<'a> {
+        View {
+            limits: &self.limits,
+            curve: self.latency.curve(queue.bucket),
+            since: self.gaps.since(queue.owner()),
+            n_items: queue.n_ready,
+            rows: queue.rows,
+            is_full: self.limits.max_items <= queue.rows || self.limits.max_cost <= queue.cost,
+            oldest: queue.oldest(&self.slots).unwrap_or(now),
+            soonest: queue.soonest(),
+            held_since: queue.held_since,
+            is_closing: self.is_closed,
+            resolution: self.resolution,
+        }
     }
 
     /// Makes the batch of a queue. `None` when everything in it had to be dropped.
@@ -645,13 +660,9 @@ impl<P, S> Scheduler<P, S> {
         }
         let owner = self.queues[queue].owner();
         let facts = self.depart(queue, fired, rows, padded_length);
-        self.stats.fired(&facts, boarded.iter().map(|item| item.waited), lengths);
-        let flight = self.flights.insert(Flight {
-            owner,
-            bucket: facts.bucket,
-            padded_rows: facts.padded_rows,
-            lands: facts.predicted.map_or(Moment::START, |predicted| now.after(predicted)),
-        });
+        let record = self.stats.fired(facts, boarded.iter().map(|item| item.waited), lengths, now);
+        let lands = facts.predicted.map_or(Moment::START, |predicted| now.after(predicted));
+        let flight = self.flights.insert(Flight { owner, lands, record });
         Some((facts, FlightId(flight)))
     }
 
@@ -858,14 +869,4 @@ impl<P, S> Scheduler<P, S> {
     fn mean(&self, curve: &Curve, rows: usize) -> f32 {
         curve.mean(self.limits.padded_rows(rows))
     }
-}
-
-/// Estimates are kept as float nanoseconds.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "float casts saturate, and times are not negative"
-)]
-fn to_duration(nanos: f32) -> Duration {
-    Duration::from_nanos(nanos as u64)
 }

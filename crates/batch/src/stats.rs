@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use crate::{FireReason, Histogram, Refused, error::Dropped, moment::nanos, scheduler::BatchFacts};
+use crate::{
+    FireReason, Histogram, Moment, Refused,
+    error::Dropped,
+    moment::nanos,
+    recent::{BatchRecord, padding_share},
+    scheduler::BatchFacts,
+};
 
 /// Counts and distributions since the batcher was made. Two batchers' can be added up.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +29,10 @@ pub struct Stats {
     pub batches: [u64; 6],
     /// Batches that failed or whose executor went.
     pub failed_calls: u64,
+    /// Items that left in a batch and have no result.
+    pub failed: u64,
+    /// Items that were answered after their deadline.
+    pub late: u64,
     /// Rows of each batch.
     pub batch_rows: Histogram,
     /// Nanoseconds that each item waited.
@@ -57,14 +67,30 @@ impl Stats {
         self.dropped[reason as usize]
     }
 
+    /// Items that were refused, by reason as written in metrics.
+    #[must_use]
+    pub const fn refused_by_reason(&self) -> [(&'static str, u64); 4] {
+        [
+            ("queue_full", self.refused_full),
+            ("hopeless", self.refused_hopeless),
+            ("too_large", self.refused_too_large),
+            ("closed", self.refused_closed),
+        ]
+    }
+
+    /// Items that missed their deadline, wherever they were when they did.
+    #[must_use]
+    pub const fn deadline_misses(&self) -> u64 {
+        self.refused_hopeless
+            + self.items_dropped(Dropped::Expired)
+            + self.items_dropped(Dropped::TooLate)
+            + self.late
+    }
+
     /// The share of what the model ran that was padding, from 0 to 1.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a share is approximate")]
     pub fn padding_share(&self) -> f64 {
-        if self.padded_units == 0 {
-            return 0.0;
-        }
-        1.0 - self.useful_units as f64 / self.padded_units as f64
+        padding_share(self.useful_units, self.padded_units)
     }
 
     /// Adds what another batcher counted.
@@ -77,6 +103,8 @@ impl Stats {
         self.dropped.iter_mut().zip(other.dropped).for_each(|(sum, more)| *sum += more);
         self.batches.iter_mut().zip(other.batches).for_each(|(sum, more)| *sum += more);
         self.failed_calls += other.failed_calls;
+        self.failed += other.failed;
+        self.late += other.late;
         self.batch_rows.merge(&other.batch_rows);
         self.wait.merge(&other.wait);
         self.execution.merge(&other.execution);
@@ -104,22 +132,44 @@ impl Stats {
         self.dropped[reason as usize] += 1;
     }
 
+    /// Counts a batch that leaves, and gives what is known of it so far.
     pub(crate) fn fired(
         &mut self,
-        facts: &BatchFacts,
+        facts: BatchFacts,
         waits: impl Iterator<Item = Duration>,
         lengths: u64,
-    ) {
+        now: Moment,
+    ) -> BatchRecord {
         self.batches[facts.fired as usize] += 1;
         self.batch_rows.record(facts.rows as u64);
-        waits.for_each(|wait| self.wait.record(nanos(wait)));
+        let (mut items, mut sum, mut longest) = (0_u32, Duration::ZERO, Duration::ZERO);
+        for wait in waits {
+            self.wait.record(nanos(wait));
+            items += 1;
+            sum += wait;
+            longest = longest.max(wait);
+        }
         // Without lengths every row counts as one.
-        let (useful, length) = match facts.padded_length {
+        let (useful_units, length) = match facts.padded_length {
             0 => (facts.rows as u64, 1),
             length => (lengths, u64::from(length)),
         };
-        self.useful_units = self.useful_units.wrapping_add(useful);
-        self.padded_units = self.padded_units.wrapping_add(facts.padded_rows as u64 * length);
+        let padded_units = facts.padded_rows as u64 * length;
+        self.useful_units = self.useful_units.wrapping_add(useful_units);
+        self.padded_units = self.padded_units.wrapping_add(padded_units);
+        BatchRecord {
+            sequence: 0,
+            facts,
+            items: items as usize,
+            failed: 0,
+            late: 0,
+            padded_units,
+            useful_units,
+            mean_wait: sum / items.max(1),
+            longest_wait: longest,
+            left: now,
+            took: Duration::ZERO,
+        }
     }
 
     pub(crate) fn executed(&mut self, took: Duration, ratio: Option<f32>) {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use paceline_batch::{
-    Batch, Buckets, ItemId, Key, Moment, Next, PolicyName, Priority, Scheduler, Settings, Tag,
+    Batch, Buckets, ItemId, Key, Landing, Moment, Next, PolicyName, Priority, Scheduler, Settings,
+    Tag,
 };
 use proptest::prelude::*;
 
@@ -211,7 +212,8 @@ impl World {
         for (lane, _) in &lanes {
             self.lanes_under_way.remove(lane);
         }
-        self.scheduler.finish(batch.flight, took, lanes, self.now);
+        let landing = Landing { took, ..Landing::default() };
+        self.scheduler.finish(batch.flight, landing, lanes, self.now);
     }
 
     fn gone(&mut self, known: Known) {

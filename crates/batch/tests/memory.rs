@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicIsize, Ordering},
 };
 
-use paceline_batch::{Key, Moment, Next, Scheduler, Settings, Tag};
+use paceline_batch::{Key, Landing, Moment, Next, Scheduler, Settings, Tag};
 
 /// Counts the bytes that are held. This file has one test, so nobody else's are counted.
 struct Counting;
@@ -43,7 +43,7 @@ fn ten_thousand_keys_used_once_leave_nothing_behind() {
     }
     let crowded = HELD.load(Ordering::Relaxed);
     while let Next::Batch(batch) = scheduler.next(Moment::START) {
-        scheduler.finish(batch.flight, None, [], Moment::START);
+        scheduler.finish(batch.flight, Landing::default(), [], Moment::START);
     }
     let after = HELD.load(Ordering::Relaxed);
 

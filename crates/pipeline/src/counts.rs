@@ -1,20 +1,23 @@
-//! What a model did so far, counted in requests.
+//! What a model did so far, counted in requests, without a lock and without a line of memory that
+//! all threads write: each thread counts on a stripe, and whoever reads adds the stripes up.
 
 use std::{
+    array,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use paceline_backend::Output;
+use paceline_batch::Histogram;
 use tokio::time::Instant;
 
 use crate::{InferError, Ride};
 
 /// What a model did so far, counted in requests.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelStats {
     /// Requests with a result.
     pub n_good: u64,
@@ -34,11 +37,24 @@ pub struct ModelStats {
     pub failed_ns: u64,
     /// Nanoseconds from request to leaving, over all whose client left.
     pub cancelled_ns: u64,
+    /// Nanoseconds from request to result, of each good one.
+    pub latency: Histogram,
+    /// Nanoseconds from request to first result, of each that was asked for as a stream.
+    pub first_result: Histogram,
 }
+
+const STRIPES: usize = 8;
 
 /// The same while it is counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
+    stripes: [Stripe; STRIPES],
+}
+
+/// What some of the threads counted; alone on its lines of memory.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe {
     n_good: AtomicU64,
     n_failed: AtomicU64,
     n_cancelled: AtomicU64,
@@ -48,6 +64,30 @@ pub(crate) struct Counts {
     compute_ns: AtomicU64,
     failed_ns: AtomicU64,
     cancelled_ns: AtomicU64,
+    first_ns: AtomicU64,
+    latency: Bins,
+    first_result: Bins,
+}
+
+/// How many values of each bin of a [`Histogram`].
+#[derive(Debug)]
+struct Bins(Box<[AtomicU64; Histogram::BINS]>);
+
+impl Default for Bins {
+    fn default() -> Self {
+        Self(Box::new(array::from_fn(|_| AtomicU64::new(0))))
+    }
+}
+
+impl Bins {
+    fn record(&self, value: u64) {
+        add(&self.0[Histogram::bin(value)], 1);
+    }
+
+    fn read(&self, sum: u64) -> Histogram {
+        let counts = array::from_fn(|bin| self.0[bin].load(Ordering::Relaxed));
+        Histogram::from_counts(&counts, u128::from(sum))
+    }
 }
 
 impl Counts {
@@ -57,18 +97,32 @@ impl Counts {
     }
 
     pub(crate) fn read(&self) -> ModelStats {
-        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        ModelStats {
-            n_good: read(&self.n_good),
-            n_failed: read(&self.n_failed),
-            n_cancelled: read(&self.n_cancelled),
-            n_rows: read(&self.n_rows),
-            total_ns: read(&self.total_ns),
-            wait_ns: read(&self.wait_ns),
-            compute_ns: read(&self.compute_ns),
-            failed_ns: read(&self.failed_ns),
-            cancelled_ns: read(&self.cancelled_ns),
+        let mut stats = ModelStats::default();
+        for stripe in &self.stripes {
+            let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            let total_ns = read(&stripe.total_ns);
+            stats.n_good += read(&stripe.n_good);
+            stats.n_failed += read(&stripe.n_failed);
+            stats.n_cancelled += read(&stripe.n_cancelled);
+            stats.n_rows += read(&stripe.n_rows);
+            stats.total_ns += total_ns;
+            stats.wait_ns += read(&stripe.wait_ns);
+            stats.compute_ns += read(&stripe.compute_ns);
+            stats.failed_ns += read(&stripe.failed_ns);
+            stats.cancelled_ns += read(&stripe.cancelled_ns);
+            stats.latency.merge(&stripe.latency.read(total_ns));
+            stats.first_result.merge(&stripe.first_result.read(read(&stripe.first_ns)));
         }
+        stats
+    }
+
+    /// This thread's.
+    fn stripe(&self) -> &Stripe {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
+        }
+        &self.stripes[OWN.with(|own| *own)]
     }
 }
 
@@ -95,30 +149,55 @@ impl Counting {
         answer
     }
 
+    /// To be told of the first result, where there may be several.
+    pub(crate) fn first(&self) -> First {
+        First { counts: Arc::clone(&self.counts), began: self.began }
+    }
+
     /// It has a result of so many rows.
     fn good(mut self, ride: &Ride, rows: u64) {
         self.is_done = true;
-        add(&self.counts.n_good, 1);
-        add(&self.counts.n_rows, rows);
-        add(&self.counts.total_ns, nanos(self.began.elapsed()));
-        add(&self.counts.wait_ns, nanos(ride.waited));
-        add(&self.counts.compute_ns, nanos(ride.took));
+        let (stripe, took) = (self.counts.stripe(), nanos(self.began.elapsed()));
+        add(&stripe.n_good, 1);
+        add(&stripe.n_rows, rows);
+        add(&stripe.total_ns, took);
+        add(&stripe.wait_ns, nanos(ride.waited));
+        add(&stripe.compute_ns, nanos(ride.took));
+        stripe.latency.record(took);
     }
 
     /// It has none.
     pub(crate) fn failed(mut self) {
         self.is_done = true;
-        add(&self.counts.n_failed, 1);
-        add(&self.counts.failed_ns, nanos(self.began.elapsed()));
+        let stripe = self.counts.stripe();
+        add(&stripe.n_failed, 1);
+        add(&stripe.failed_ns, nanos(self.began.elapsed()));
     }
 }
 
 impl Drop for Counting {
     fn drop(&mut self) {
         if !self.is_done {
-            add(&self.counts.n_cancelled, 1);
-            add(&self.counts.cancelled_ns, nanos(self.began.elapsed()));
+            let stripe = self.counts.stripe();
+            add(&stripe.n_cancelled, 1);
+            add(&stripe.cancelled_ns, nanos(self.began.elapsed()));
         }
+    }
+}
+
+/// Waits for the first result of a request.
+#[derive(Debug)]
+pub(crate) struct First {
+    counts: Arc<Counts>,
+    began: Instant,
+}
+
+impl First {
+    /// It is there.
+    pub(crate) fn came(self) {
+        let (stripe, took) = (self.counts.stripe(), nanos(self.began.elapsed()));
+        add(&stripe.first_ns, took);
+        stripe.first_result.record(took);
     }
 }
 
@@ -128,4 +207,30 @@ fn add(count: &AtomicU64, more: u64) {
 
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_many_threads_count_adds_up() {
+        let counts = Arc::new(Counts::default());
+        std::thread::scope(|scope| {
+            for _ in 0..2 * STRIPES {
+                scope.spawn(|| {
+                    for _ in 0..100 {
+                        counts.begin().failed();
+                        drop(counts.begin());
+                        counts.begin().first().came();
+                    }
+                });
+            }
+        });
+
+        let stats = counts.read();
+        let n = 100 * 2 * STRIPES as u64;
+        assert_eq!((stats.n_failed, stats.n_cancelled), (n, 2 * n));
+        assert_eq!(stats.first_result.count(), n);
+    }
 }

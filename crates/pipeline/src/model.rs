@@ -11,7 +11,9 @@ use std::{
 use paceline_backend::{
     EarlySender, Health, Instance, Item, Output, Ragged, WarmUp, run_on_thread, step_on_thread,
 };
-use paceline_batch::{Batcher, Key, Limits, Priority, Runner, Settings, Stats, Stepper, Tag};
+use paceline_batch::{
+    BatchRecord, Batcher, Explanation, Key, Limits, Priority, Runner, Settings, Stats, Stepper, Tag,
+};
 use paceline_types::{Dim, Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
@@ -273,6 +275,25 @@ impl Model {
     #[must_use]
     pub fn batch_stats(&self) -> Stats {
         self.batcher.stats()
+    }
+
+    /// How long ago it was loaded.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        self.batcher.age()
+    }
+
+    /// What its batcher believes now, and what it would do about it.
+    #[must_use]
+    pub fn explain(&self) -> Explanation {
+        self.batcher.explain()
+    }
+
+    /// The batches that landed after the one with this sequence number: at most the newest so
+    /// many, of those that are kept, oldest first. Asking costs a copy of what is new.
+    #[must_use]
+    pub fn landed_after(&self, sequence: u64, most: usize) -> Vec<BatchRecord> {
+        self.batcher.landed_after(sequence, most)
     }
 
     /// Takes no more requests; those accepted are answered.

@@ -5,7 +5,11 @@ use std::{future::Future, pin::Pin};
 use paceline_backend::Output;
 use tokio::sync::mpsc::Receiver;
 
-use crate::{InferError, Ride, counts::Counting, submitted::Submitted};
+use crate::{
+    InferError, Ride,
+    counts::{Counting, First},
+    submitted::Submitted,
+};
 
 type Answer = Result<(Output, Ride), InferError>;
 
@@ -17,6 +21,8 @@ pub struct Results {
     /// What is left to say after the early results.
     last: Option<Result<Output, InferError>>,
     ride: Option<Ride>,
+    /// Gone once there was a result.
+    first: Option<First>,
 }
 
 impl Results {
@@ -25,14 +31,15 @@ impl Results {
         early: Receiver<Output>,
         submitted: Result<Submitted, InferError>,
     ) -> Self {
+        let first = Some(counting.first());
         match submitted {
             Ok(submitted) => {
                 let answer = counting.count(submitted.rows, submitted.wait());
-                Self { early, answer: Some(Box::pin(answer)), last: None, ride: None }
+                Self { early, answer: Some(Box::pin(answer)), last: None, ride: None, first }
             }
             Err(error) => {
                 counting.failed();
-                Self { early, answer: None, last: Some(Err(error)), ride: None }
+                Self { early, answer: None, last: Some(Err(error)), ride: None, first }
             }
         }
     }
@@ -43,6 +50,16 @@ impl Results {
     ///
     /// Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Result<Output, InferError>> {
+        let next = self.take_next().await;
+        if let Some(Ok(_)) = &next
+            && let Some(first) = self.first.take()
+        {
+            first.came();
+        }
+        next
+    }
+
+    async fn take_next(&mut self) -> Option<Result<Output, InferError>> {
         while let Some(answer) = &mut self.answer {
             tokio::select! {
                 biased;

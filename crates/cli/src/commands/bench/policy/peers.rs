@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use paceline_batch::{Buckets, FlightId, Moment, Next, Scheduler, Settings, Tag};
+use paceline_batch::{Buckets, FlightId, Landing, Moment, Next, Scheduler, Settings, Tag};
 use rustc_hash::FxHashMap;
 
 use super::scenario::{OBJECTIVE, Scenario, Service};
@@ -249,7 +249,8 @@ impl Contender for Adaptive {
 
     fn done(&mut self, items: &[usize], took: Duration, now: Duration) {
         if let Some(flight) = self.flights.remove(&items[0]) {
-            self.scheduler.finish(flight, Some(took), [], Moment::at(now));
+            let landing = Landing { took: Some(took), ..Landing::default() };
+            self.scheduler.finish(flight, landing, [], Moment::at(now));
         }
     }
 }
