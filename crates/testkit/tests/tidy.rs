@@ -41,6 +41,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("load", &[]),
     // `audio`: the stream bench knows when the voice detector must have decided.
     ("cli", &["api", "audio", "batch", "load", "server", "types"]),
+    // The client's half of gRPC, and where a camera's frames go.
+    ("chaos", &["api", "ingest"]),
     ("testkit", &[]),
 ];
 

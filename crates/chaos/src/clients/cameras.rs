@@ -1,0 +1,196 @@
+//! Cameras: every frame that Redis has confirmed must have one result, in the camera's order.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU16,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use paceline_ingest::Shards;
+use parking_lot::Mutex;
+use redis::{AsyncConnectionConfig, RedisResult, aio::MultiplexedConnection};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{PATIENCE, Stage};
+use crate::{ledger::Outcome, server::Server};
+
+const CAMERAS: u64 = 20;
+pub(crate) const SHARDS: NonZeroU16 = NonZeroU16::new(256).expect("not zero");
+/// Between rounds in which every camera takes a picture.
+const PACE: Duration = Duration::from_millis(50);
+/// How long a Redis that is being harmed may take.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Results that are read at once.
+const READ: usize = 1000;
+
+/// Streams with their entries: ids and fields, names and values in turn.
+type Reply = Vec<(String, Vec<(String, Vec<Vec<u8>>)>)>;
+
+/// What was sent and what came back.
+#[derive(Debug, Default)]
+pub(crate) struct Film {
+    next: AtomicU64,
+    frames: Mutex<Frames>,
+}
+
+#[derive(Debug, Default)]
+struct Frames {
+    /// Confirmed by Redis and without a result yet, with when they were sent.
+    open: BTreeMap<u64, Instant>,
+    /// Sent, and nobody knows whether they arrived.
+    doubtful: BTreeSet<u64>,
+    /// The newest frame of each camera that has a result.
+    newest: BTreeMap<String, u64>,
+    n_results: u64,
+}
+
+impl Film {
+    /// Confirmed frames without a result.
+    pub(crate) fn n_open(&self) -> usize {
+        self.frames.lock().open.len()
+    }
+
+    pub(crate) fn n_results(&self) -> u64 {
+        self.frames.lock().n_results
+    }
+
+    /// What one result means.
+    fn result(&self, camera: &str, number: u64, is_same: bool) -> Result<Instant, String> {
+        let mut frames = self.frames.lock();
+        let newest = frames.newest.insert(camera.to_owned(), number);
+        frames.n_results += 1;
+        if !is_same {
+            return Err(format!("frame {number} of {camera} came back with other bytes"));
+        }
+        if newest.is_some_and(|newest| number <= newest) {
+            return Err(format!("{camera}: {number} came after {newest:?}"));
+        }
+        match frames.open.remove(&number) {
+            Some(sent) => Ok(sent),
+            None if frames.doubtful.remove(&number) => Ok(Instant::now()),
+            None => Err(format!("frame {number} of {camera} was never sent, or came twice")),
+        }
+    }
+}
+
+/// A connection of its own; a killed Redis takes it along.
+pub(crate) async fn connect(server: &Server) -> RedisResult<MultiplexedConnection> {
+    let client = redis::Client::open(format!("redis://{}", server.redis_at))?;
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(ANSWER))
+        .set_response_timeout(Some(ANSWER));
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
+/// Takes pictures until told to stop.
+pub(crate) async fn film(stage: &Stage, film: &Film) {
+    let shards = Shards::new("paceline".to_owned(), SHARDS);
+    let mut connection = None;
+    while !stage.is_over() {
+        sleep(PACE).await;
+        if connection.is_none() {
+            connection = connect(&stage.server).await.ok();
+        }
+        let Some(redis) = &mut connection else { continue };
+        for camera in 0..CAMERAS {
+            let camera = format!("cam-{camera}");
+            let number = film.next.fetch_add(1, Ordering::Relaxed) + 1;
+            film.frames.lock().open.insert(number, Instant::now());
+            let added = redis::cmd("XADD")
+                .arg(shards.frames(shards.of(&camera)))
+                .arg("*")
+                .arg(&[("c", camera.as_bytes()), ("q", number.to_string().as_bytes())])
+                .arg(&[("s", b"1,8".as_slice()), ("d", number.to_le_bytes().as_slice())])
+                .query_async::<String>(redis)
+                .await;
+            if added.is_err() {
+                // It may have arrived all the same.
+                let mut frames = film.frames.lock();
+                if frames.open.remove(&number).is_some() {
+                    frames.doubtful.insert(number);
+                }
+                connection = None;
+                break;
+            }
+        }
+    }
+}
+
+/// Reads results until told to stop and everything has come, or for as long as is reasonable.
+pub(crate) async fn watch(stage: &Stage, film: &Film) {
+    let shards = Shards::new("paceline".to_owned(), SHARDS);
+    let cameras: BTreeSet<String> =
+        (0..CAMERAS).map(|camera| shards.results(shards.of(&format!("cam-{camera}")))).collect();
+    let keys: Vec<String> = cameras.into_iter().collect();
+    let mut ids = vec!["0".to_owned(); keys.len()];
+    let mut over = None;
+    loop {
+        if stage.is_over() {
+            let since = *over.get_or_insert_with(Instant::now);
+            if film.n_open() == 0 || since.elapsed() > PATIENCE {
+                break;
+            }
+        }
+        let Ok(mut redis) = connect(&stage.server).await else {
+            sleep(PACE).await;
+            continue;
+        };
+        while read(stage, film, &mut redis, &keys, &mut ids).await.is_ok() {
+            if stage.is_over() {
+                break;
+            }
+        }
+    }
+    let lost = film.frames.lock().open.keys().take(10).copied().collect::<Vec<_>>();
+    for (n, number) in lost.iter().enumerate() {
+        if n == 0 {
+            stage.ledger.violation(format!("cameras: no result for {} frames", film.n_open()));
+        }
+        stage.ledger.violation(format!("cameras: frame {number} has no result"));
+    }
+}
+
+async fn read(
+    stage: &Stage,
+    film: &Film,
+    redis: &mut MultiplexedConnection,
+    keys: &[String],
+    ids: &mut [String],
+) -> RedisResult<()> {
+    let mut command = redis::cmd("XREAD");
+    command.arg("COUNT").arg(READ).arg("STREAMS").arg(keys).arg(&*ids);
+    let asked = timeout(ANSWER, command.query_async::<Option<Reply>>(redis)).await;
+    let reply = asked.map_err(|_| redis::RedisError::from(std::io::Error::other("too slow")))??;
+    let Some(reply) = reply else {
+        sleep(PACE).await;
+        return Ok(());
+    };
+    for (key, entries) in reply {
+        let Some(place) = keys.iter().position(|known| *known == key) else { continue };
+        for (id, fields) in entries {
+            let pairs = fields.chunks_exact(2);
+            let field = |name: &str| {
+                let pair = pairs.clone().find(|pair| pair[0] == name.as_bytes());
+                pair.map(|pair| pair[1].clone()).unwrap_or_default()
+            };
+            let (camera, data) = (field("c"), field("d"));
+            let camera = String::from_utf8_lossy(&camera);
+            let number = String::from_utf8_lossy(&field("q")).parse().unwrap_or_default();
+            let now = Instant::now();
+            match film.result(&camera, number, data == u64::to_le_bytes(number)) {
+                Ok(sent) => stage.ledger.settle("cameras", sent, now, &Outcome::Right),
+                Err(said) => stage.ledger.settle("cameras", now, now, &Outcome::Wrong(said)),
+            }
+            ids[place] = id;
+        }
+        // What was read is not needed again, here.
+        redis::cmd("XTRIM")
+            .arg(&key)
+            .arg("MINID")
+            .arg(&ids[place])
+            .query_async::<()>(redis)
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Tensors as bytes, over gRPC.
+
+use paceline_api::oip::proto::{
+    ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
+    model_infer_request::InferInputTensor,
+};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint},
+};
+
+use super::{PATIENCE, Stage};
+use crate::ledger::Outcome;
+
+pub(crate) async fn ask_on_and_on(stage: Stage, seed: u64) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let Ok(endpoint) = Endpoint::from_shared(format!("http://{}", stage.server.grpc)) else {
+        return stage.ledger.violation("gRPC has no address".to_owned());
+    };
+    let channel = endpoint.connect_timeout(PATIENCE).connect_lazy();
+    let mut client = GrpcInferenceServiceClient::new(channel);
+    while !stage.is_over() {
+        let numbers: Vec<i64> = (0..random.random_range(1..9)).map(|_| random.random()).collect();
+        stage.settle("grpc", ask(&mut client, &numbers)).await;
+    }
+}
+
+async fn ask(client: &mut GrpcInferenceServiceClient<Channel>, numbers: &[i64]) -> Outcome {
+    let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let extent = i64::try_from(numbers.len()).unwrap_or_default();
+    let request = ModelInferRequest {
+        model_name: "echo".to_owned(),
+        inputs: vec![InferInputTensor {
+            name: "INPUT".to_owned(),
+            datatype: "INT64".to_owned(),
+            shape: vec![1, extent],
+            ..InferInputTensor::default()
+        }],
+        raw_input_contents: vec![raw.clone().into()],
+        ..ModelInferRequest::default()
+    };
+    match client.model_infer(request).await {
+        Ok(answer) if answer.get_ref().raw_output_contents == [raw.as_slice()] => Outcome::Right,
+        Ok(answer) => Outcome::Wrong(format!("{numbers:?} came back as {:?}", answer.get_ref())),
+        Err(status) => {
+            let said = format!("{:?}: {}", status.code(), status.message());
+            // A status that our server wrote has no cause in the transport.
+            let is_ours = std::error::Error::source(&status).is_none();
+            match status.code() {
+                _ if !is_ours => Outcome::Cut(said),
+                Code::ResourceExhausted | Code::Unavailable | Code::DeadlineExceeded => {
+                    Outcome::Refused(said)
+                }
+                Code::Internal => Outcome::Failed(said),
+                Code::Cancelled => Outcome::Cut(said),
+                _ => Outcome::Wrong(said),
+            }
+        }
+    }
+}

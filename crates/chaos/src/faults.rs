@@ -1,0 +1,172 @@
+//! Every fault, by name: what it does, and what it may cause to those who did nothing wrong.
+
+mod clients;
+mod models;
+mod processes;
+mod redis;
+mod workers;
+
+use std::{pin::Pin, sync::Arc};
+
+use crate::{clients::cameras::Film, ledger::Excuses, server::Server};
+
+/// What a fault works on.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) server: Arc<Server>,
+    pub(crate) film: Arc<Film>,
+}
+
+/// A fault under way.
+type Done<'a> = Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + 'a>>;
+
+/// A way to do harm.
+#[derive(Clone, Copy)]
+pub(crate) struct Fault {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) excuses: Excuses,
+    /// Does it, and fails where something is not as it must be.
+    pub(crate) run: for<'a> fn(&'a Scene) -> Done<'a>,
+}
+
+impl std::fmt::Debug for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// One row of the table.
+macro_rules! fault {
+    ($name:literal, $excuses:ident, $run:path, $about:literal) => {
+        Fault {
+            name: $name,
+            about: $about,
+            excuses: Excuses::$excuses,
+            run: |scene| Box::pin($run(scene)),
+        }
+    };
+}
+
+/// All of them.
+pub(crate) const ALL: &[Fault] = &[
+    fault!("worker-kill", WORKER, workers::kill, "SIGKILL to a Python worker"),
+    fault!(
+        "worker-stop",
+        WORKER,
+        workers::stop,
+        "SIGSTOP to a Python worker; it is ended at its call's time-out"
+    ),
+    fault!("worker-exit", WORKER, workers::exit, "a model that ends its process with code 0"),
+    fault!("worker-segv", WORKER, workers::segv, "a model that reads address 0"),
+    fault!("worker-hang", WORKER, workers::hang, "a model that never returns"),
+    fault!(
+        "worker-memory",
+        WORKER,
+        workers::memory,
+        "a model that wants more memory than it may have"
+    ),
+    fault!("worker-noise", NONE, workers::noise, "a model that prints twenty thousand lines"),
+    fault!(
+        "worker-raises",
+        NONE,
+        workers::raises,
+        "a model that raises; its neighbours in the batch are answered"
+    ),
+    fault!("item-error", NONE, workers::item_error, "a model that fails one row"),
+    fault!("model-fails", NONE, models::fails, "a model that fails on a third of its rows"),
+    fault!("model-panics", NONE, models::panics, "a model that panics in a third of its calls"),
+    fault!("model-reload", NONE, models::reload, "a model is loaded anew, again and again"),
+    fault!(
+        "model-broken",
+        NONE,
+        models::broken,
+        "a new version that cannot be loaded; the old one serves on"
+    ),
+    fault!(
+        "overload",
+        NONE,
+        models::overload,
+        "ten times more requests than a model can take; others notice nothing"
+    ),
+    fault!("deadlines", NONE, models::deadlines, "requests that can no longer be answered in time"),
+    fault!(
+        "client-reset",
+        NONE,
+        clients::reset,
+        "clients that reset the connection while they are served"
+    ),
+    fault!(
+        "stream-vanishes",
+        NONE,
+        clients::stream_vanishes,
+        "streams whose client is gone in mid-sentence"
+    ),
+    fault!(
+        "slow-head",
+        NONE,
+        clients::slow_head,
+        "two hundred clients that never finish their request's head"
+    ),
+    fault!("slow-body", NONE, clients::slow_body, "clients that never finish their request's body"),
+    fault!("slow-reader", NONE, clients::slow_reader, "clients that do not read their answers"),
+    fault!("garbage", NONE, clients::garbage, "random bytes to every port"),
+    fault!("bad-requests", NONE, clients::bad_requests, "bodies that are wrong in every way"),
+    fault!("huge-body", NONE, clients::huge_body, "bodies that are larger than allowed"),
+    fault!("chunk-bomb", NONE, clients::chunk_bomb, "a body in a hundred thousand chunks"),
+    fault!("bad-audio", NONE, clients::bad_audio, "streams of noise that claim to be music"),
+    fault!("bad-frames", NONE, clients::bad_frames, "WebSocket frames that are none"),
+    fault!(
+        "stream-resets",
+        NONE,
+        clients::stream_resets,
+        "HTTP/2 requests that are reset at once, by the thousand"
+    ),
+    fault!(
+        "connection-kill",
+        AWAY,
+        clients::connection_kill,
+        "every connection to the server is reset by the system"
+    ),
+    fault!("redis-kill", NONE, redis::kill, "SIGKILL to Redis, and a new start"),
+    fault!("redis-stop", NONE, redis::stop, "SIGSTOP to Redis for three seconds"),
+    fault!("redis-clients", NONE, redis::clients, "Redis closes every connection"),
+    fault!("redis-pause", NONE, redis::pause, "Redis answers nothing for two seconds"),
+    fault!("redis-slow", NONE, redis::slow, "Redis is busy for a second"),
+    fault!("redis-full", NONE, redis::full, "Redis has no memory left for frames"),
+    fault!("redis-group", NONE, redis::group, "the consumer group is destroyed"),
+    fault!("redis-scripts", NONE, redis::scripts, "Redis forgets its scripts"),
+    fault!("poison-frames", NONE, redis::poison, "frames that are none go to the dead letters"),
+    fault!("starved", PRESSURE, processes::starved, "four busy loops for two seconds"),
+    fault!("server-stop", NONE, processes::stop, "SIGSTOP to the server for a second"),
+    fault!(
+        "few-descriptors",
+        AWAY,
+        processes::few_descriptors,
+        "no descriptors left for new connections"
+    ),
+    fault!(
+        "drain",
+        AWAY,
+        processes::drain,
+        "SIGTERM under load: what was accepted is answered; then a new start"
+    ),
+    fault!(
+        "two-signals",
+        AWAY,
+        processes::two_signals,
+        "SIGTERM twice: it ends at once; then a new start"
+    ),
+    fault!(
+        "early-signal",
+        AWAY,
+        processes::early_signal,
+        "SIGTERM while it starts; then a new start"
+    ),
+    fault!(
+        "server-kill",
+        AWAY,
+        processes::kill,
+        "SIGKILL to the server; its workers end, and a new start goes on"
+    ),
+];
