@@ -75,7 +75,7 @@ pub(crate) const ALL: &[Fault] = &[
     ),
     fault!("item-error", NONE, workers::item_error, "a model that fails one row"),
     fault!("model-fails", NONE, models::fails, "a model that fails on a third of its rows"),
-    fault!("model-panics", NONE, models::panics, "a model that panics in a third of its calls"),
+    fault!("model-panics", NONE, models::panics, "a model that panics in a tenth of its calls"),
     fault!("model-reload", NONE, models::reload, "a model is loaded anew, again and again"),
     fault!(
         "model-broken",
@@ -113,6 +113,12 @@ pub(crate) const ALL: &[Fault] = &[
     fault!("garbage", NONE, clients::garbage, "random bytes to every port"),
     fault!("bad-requests", NONE, clients::bad_requests, "bodies that are wrong in every way"),
     fault!("huge-body", NONE, clients::huge_body, "bodies that are larger than allowed"),
+    fault!(
+        "zip-bomb",
+        NONE,
+        clients::zip_bomb,
+        "a small body that unpacks to more than is allowed"
+    ),
     fault!("chunk-bomb", NONE, clients::chunk_bomb, "a body in a hundred thousand chunks"),
     fault!("bad-audio", NONE, clients::bad_audio, "streams of noise that claim to be music"),
     fault!("bad-frames", NONE, clients::bad_frames, "WebSocket frames that are none"),

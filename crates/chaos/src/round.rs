@@ -158,7 +158,7 @@ async fn recovered(scene: &Scene) -> anyhow::Result<u64> {
             "cameras".clone_into(&mut waits_for);
         }
         for door in doors {
-            let outcome = http::ask(scene.server.http, door, &[7]).await;
+            let outcome = http::ask(scene.server.http, door, &[7, 8]).await;
             if outcome != Outcome::Right {
                 waits_for = format!("{door:?}: {outcome:?}");
                 all = false;

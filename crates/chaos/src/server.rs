@@ -156,7 +156,9 @@ impl Server {
             }
             sleep(LOOK).await;
         }
-        bail!("the server is not ready after {PATIENCE:?}; its log is {}", self.log().display())
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let from = log.floor_char_boundary(log.len().saturating_sub(2000));
+        bail!("the server is not ready after {PATIENCE:?}; its log ends:\n{}", &log[from..])
     }
 
     async fn is_ready(&self) -> bool {

@@ -181,6 +181,21 @@ pub(super) async fn huge_body(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
+pub(super) async fn zip_bomb(scene: &Scene) -> anyhow::Result<()> {
+    let packed = include_bytes!("zeros.gz");
+    let mut stream = TcpStream::connect(scene.server.http).await?;
+    let head = format!(
+        "POST /v1/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        packed.len()
+    );
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(packed).await?;
+    let said = closed(&mut stream).await?;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    ensure!(said.starts_with("HTTP/1.1 413"), "eight megabytes of nothing were answered {said:?}");
+    Ok(())
+}
+
 pub(super) async fn chunk_bomb(scene: &Scene) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(scene.server.http).await?;
     let head = "POST /v1/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";

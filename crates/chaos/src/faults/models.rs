@@ -63,7 +63,7 @@ pub(super) async fn broken(scene: &Scene) -> anyhow::Result<()> {
 pub(super) async fn overload(scene: &Scene) -> anyhow::Result<()> {
     // Eight at a time every 100 ms, and 32 places: of 400, most must be refused at once.
     let asked =
-        (0..400_i64).map(|n| async move { http::plain(scene.server.http, "slow", &[n]).await });
+        (0..400_i64).map(|n| async move { http::plain(scene.server.http, "slow", &[n, -n]).await });
     let (mut n_right, mut n_refused) = (0, 0);
     for outcome in join_all(asked).await {
         match outcome? {

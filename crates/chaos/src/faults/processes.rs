@@ -69,7 +69,7 @@ pub(super) async fn drain(scene: &Scene) -> anyhow::Result<()> {
     let at = scene.server.http;
     // Accepted well before the signal, and answered only after it.
     let accepted: JoinSet<_> =
-        (0..16_i64).map(|n| async move { http::plain(at, "slow", &[n]).await }).collect();
+        (0..16_i64).map(|n| async move { http::plain(at, "slow", &[n, -n]).await }).collect();
     sleep(Duration::from_millis(50)).await;
     scene.server.process.signal(Signal::TERM)?;
     let answers = accepted.join_all().await;
