@@ -29,6 +29,7 @@ pub use self::{
 pub use crate::{
     onnx::{Constant, Device, EngineName, LevelName, OnnxSection},
     python::PythonSection,
+    remote::RemoteSection,
 };
 
 /// Everything that can be set.
@@ -239,6 +240,9 @@ pub struct ModelSection {
     /// For `backend = "python"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python: Option<PythonSection>,
+    /// For `backend = "remote"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteSection>,
     /// Which axes are padded where items differ in length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub padding: Option<PaddingSection>,
@@ -257,6 +261,8 @@ pub enum BackendName {
     Python,
     /// Moonshine, the speech recogniser.
     Moonshine,
+    /// A model on another server.
+    Remote,
     /// Nothing: it only takes its time.
     Simulated,
 }

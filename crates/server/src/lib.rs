@@ -6,6 +6,7 @@ pub mod config;
 mod control;
 mod onnx;
 mod python;
+mod remote;
 mod repository;
 mod supervise;
 mod triton;

@@ -17,6 +17,7 @@ use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
 use paceline_backend_moonshine::{Knowledge, MoonshineBackend, SAMPLE_RATE};
 use paceline_backend_onnx::{OnnxBackend, OnnxOptions};
 use paceline_backend_python::PythonBackend;
+use paceline_backend_remote::RemoteModel;
 use paceline_pipeline::{
     Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy, adapt,
 };
@@ -124,12 +125,16 @@ fn blueprints(
     let files = match backend {
         BackendName::Python => section.python.clone().unwrap_or_default().files(),
         BackendName::Moonshine => vec![MoonshineBackend::FILE.to_owned()],
-        BackendName::Onnx | BackendName::Simulated => vec![ONNX_FILE.to_owned()],
+        BackendName::Onnx | BackendName::Remote | BackendName::Simulated => {
+            vec![ONNX_FILE.to_owned()]
+        }
     };
     let there = match (backend, &policy) {
-        // It has no files, so any version is there.
-        (BackendName::Simulated, VersionPolicy::Specific(named)) => named.clone(),
-        (BackendName::Simulated, _) => BTreeSet::from([1]),
+        // These have no files here, so any version is there.
+        (BackendName::Remote | BackendName::Simulated, VersionPolicy::Specific(named)) => {
+            named.clone()
+        }
+        (BackendName::Remote | BackendName::Simulated, _) => BTreeSet::from([1]),
         _ => versions_with(folder, &files),
     };
     let versions = policy.choose(&there).map_err(|error| wrong(error.to_string()))?;
@@ -173,6 +178,11 @@ fn blueprint(
                 Ok(Box::new(PythonBackend::load(&options, instance)?) as Box<dyn Backend>)
             };
             (Arc::new(build), "python")
+        }
+        BackendName::Remote => {
+            let remote = section.remote.clone().unwrap_or_default();
+            let model = RemoteModel::new(remote.options(name.as_str()).map_err(wrong)?);
+            (Arc::new(move |_| Ok(Box::new(model.open()?) as Box<dyn Backend>)), "remote")
         }
         BackendName::Onnx => {
             let onnx = section.onnx.clone().unwrap_or_default();
@@ -246,7 +256,7 @@ fn moonshine_build(folder: PathBuf) -> Build {
 fn default_instances(backend: BackendName) -> usize {
     match backend {
         BackendName::Moonshine => available_parallelism().map_or(1, NonZeroUsize::get).min(8),
-        BackendName::Onnx | BackendName::Python | BackendName::Simulated => 1,
+        BackendName::Onnx | BackendName::Python | BackendName::Remote | BackendName::Simulated => 1,
     }
 }
 
@@ -254,7 +264,9 @@ fn default_instances(backend: BackendName) -> usize {
 const fn default_length(backend: BackendName) -> usize {
     match backend {
         BackendName::Moonshine => SAMPLE_RATE,
-        BackendName::Onnx | BackendName::Python | BackendName::Simulated => 16,
+        BackendName::Onnx | BackendName::Python | BackendName::Remote | BackendName::Simulated => {
+            16
+        }
     }
 }
 
