@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from .model import BYTES, DTYPES, NAMES, ItemError, TensorSpec
+from .model import BYTES, ItemError, TensorSpec
 
 
 class Room(Protocol):
@@ -63,11 +64,10 @@ class Batch(Mapping[str, np.ndarray]):
 
     def empty(self, name: str, shape: Sequence[int]) -> np.ndarray:
         """An array in shared memory for an output: fill it and return it, and nothing is copied."""
-        dtype = DTYPES[self._outputs[name].dtype]
+        dtype = self._outputs[name].numpy
         if dtype == object:
             raise TypeError(f"output `{name}` is BYTES, whose size is not known beforehand")
-        n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        buffer, offset = self._room.place(n_bytes)
+        buffer, offset = self._room.place(math.prod(shape) * dtype.itemsize)
         return np.ndarray(tuple(shape), dtype, buffer=buffer, offset=offset)
 
 
@@ -118,13 +118,14 @@ class Results:
         self._check_names(result)
         for name, spec in self._outputs.items():
             value = self._value(result, name)
-            code = NAMES.index(spec.dtype)
-            if code == BYTES:
+            if spec.code == BYTES:
                 self._put_strings(np.asarray(value, dtype=object))
+            elif type(value) is np.ndarray:
+                self._put(spec, value)
             elif hasattr(value, "detach"):
-                self._put_torch(code, spec, value.detach())
+                self._put_torch(spec, value.detach())
             else:
-                self._put(code, spec, np.asarray(value))
+                self._put(spec, np.asarray(value))
 
     def _write_rows(self, results: Sequence[Any]) -> None:
         if len(results) != self._rows:
@@ -141,48 +142,50 @@ class Results:
         if some is None:
             return
         for name, spec in self._outputs.items():
-            code = NAMES.index(spec.dtype)
             values = [None if row is None else _to_numpy(self._value(row, name)) for row in good]
             shapes = {np.shape(value) for value in values if value is not None}
             if len(shapes) != 1:
                 raise ValueError(f"rows of output `{name}` differ in shape: {sorted(shapes)}")
             shape = (self._rows, *shapes.pop())
-            if code == BYTES:
+            if spec.code == BYTES:
                 stacked = np.full(shape, b"", dtype=object)
             else:
-                stacked = self._array(code, shape)
+                stacked = self._array(spec, shape)
             for row, value in enumerate(values):
                 if value is None:
-                    stacked[row] = b"" if code == BYTES else 0
-                elif code == BYTES:
+                    stacked[row] = b"" if spec.code == BYTES else 0
+                elif spec.code == BYTES:
                     stacked[row] = value
                 else:
                     np.copyto(stacked[row : row + 1], value, casting="same_kind")
-            if code == BYTES:
+            if spec.code == BYTES:
                 self._put_strings(stacked)
 
-    def _array(self, code: int, shape: tuple[int, ...]) -> np.ndarray:
+    def _array(self, spec: TensorSpec, shape: tuple[int, ...]) -> np.ndarray:
         """An array in shared memory, noted as the next output."""
-        dtype = DTYPES[NAMES[code]]
-        n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        n_bytes = math.prod(shape) * spec.numpy.itemsize
         buffer, offset = self._room.place(n_bytes)
-        self.tensors.append((code, offset, n_bytes, shape))
-        return np.ndarray(shape, dtype, buffer=buffer, offset=offset)
+        self.tensors.append((spec.code, offset, n_bytes, shape))
+        return np.ndarray(shape, spec.numpy, buffer=buffer, offset=offset)
 
-    def _put(self, code: int, spec: TensorSpec, value: np.ndarray) -> None:
-        if value.dtype == DTYPES[spec.dtype] and value.flags.c_contiguous:
-            offset = self._room.offset_of(value)
-            if offset is not None:
-                self.tensors.append((code, offset, value.nbytes, value.shape))
-                return
-        if value.dtype.name == "bfloat16":
-            value = value.view(np.uint16)
-        np.copyto(self._array(code, value.shape), value, casting="same_kind")
+    def _put(self, spec: TensorSpec, value: np.ndarray) -> None:
+        if value.dtype != spec.numpy or not value.flags.c_contiguous:
+            if value.dtype.name == "bfloat16":
+                value = value.view(np.uint16)
+            np.copyto(self._array(spec, value.shape), value, casting="same_kind")
+            return
+        # What owns its memory lies nowhere else.
+        offset = None if value.base is None else self._room.offset_of(value)
+        if offset is None:
+            buffer, offset = self._room.place(value.nbytes)
+            if value.nbytes:
+                buffer[offset : offset + value.nbytes] = value.data.cast("B")
+        self.tensors.append((spec.code, offset, value.nbytes, value.shape))
 
-    def _put_torch(self, code: int, spec: TensorSpec, value: Any) -> None:
+    def _put_torch(self, spec: TensorSpec, value: Any) -> None:
         import torch
 
-        target = torch.from_numpy(self._array(code, tuple(value.shape)))
+        target = torch.from_numpy(self._array(spec, tuple(value.shape)))
         if spec.dtype == "BF16":
             target = target.view(torch.bfloat16)
         target.copy_(value)

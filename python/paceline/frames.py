@@ -21,10 +21,10 @@ from .batch import Results
 from .model import BYTES, DTYPES, NAMES, TensorSpec
 
 # Changes with every change to what is written here; the server has the same number.
-MAGIC = 0x314C4350
+MAGIC = 0x324C4350
 
 # To the worker.
-REQUESTS, RESULTS, CALL, NEXT, PING = 1, 2, 3, 4, 5
+REQUESTS, RESULTS, CALL, NEXT, PING, DESCRIPTOR = 1, 2, 3, 4, 5, 7
 # From the worker.
 READY, LOAD_FAILED, RESULT, PARTIAL, ERROR, GROW, PONG = 16, 17, 18, 19, 20, 21, 22
 
@@ -50,6 +50,8 @@ class Message(NamedTuple):
     call: int
     length: int
     extra: int
+    #: The descriptor that came with it.
+    fd: int | None = None
 
 
 class Control:
@@ -58,15 +60,26 @@ class Control:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
-    def receive(self) -> tuple[Message, int | None]:
-        """Waits for a message and the descriptor that came with it."""
-        data, fds, _, _ = socket.recv_fds(self._connection, _MESSAGE.size, 1)
+    def receive(self) -> Message:
+        """Waits for a message, and for the descriptor where one is announced.
+
+        Taking a descriptor costs more than a call's whole message, so it is announced.
+        """
+        magic, kind, call, length, extra = self._unpack(self._connection.recv(_MESSAGE.size))
+        fd = None
+        if kind == DESCRIPTOR:
+            data, fds, _, _ = socket.recv_fds(self._connection, _MESSAGE.size, 1)
+            magic, kind, call, length, extra = self._unpack(data)
+            fd = fds[0] if fds else None
+        return Message(kind, call, length, extra, fd)
+
+    def _unpack(self, data: bytes) -> tuple[int, int, int, int, int]:
         if not data:
             raise Gone
-        magic, kind, call, length, extra = _MESSAGE.unpack(data)
-        if magic != MAGIC:
+        fields = _MESSAGE.unpack(data)
+        if fields[0] != MAGIC:
             raise RuntimeError("the server speaks another version; install the matching package")
-        return Message(kind, call, length, extra), fds[0] if fds else None
+        return fields
 
     def send(self, kind: int, call: int = 0, length: int = 0, extra: int = 0) -> None:
         """Sends a message."""
@@ -145,6 +158,9 @@ class Room:
         self._control = control
         self._segment: Segment | None = None
         self._end = 0
+        # The last frame's tensors, and its table.
+        self._tensors: list[tuple[int, int, int, tuple[int, ...]]] | None = None
+        self._table = b""
         #: The call that asks for more room.
         self.call = 0
 
@@ -164,10 +180,10 @@ class Room:
         offset = -(-self._end // _ALIGN) * _ALIGN
         if segment.size < offset + n_bytes:
             self._control.send(GROW, self.call, offset + n_bytes)
-            message, fd = self._control.receive()
-            if message.kind != RESULTS or fd is None:
+            message = self._control.receive()
+            if message.kind != RESULTS or message.fd is None:
                 raise MemoryError(f"the results take {offset + n_bytes} bytes, more than may be shared")
-            grown = Segment(fd, message.length)
+            grown = Segment(message.fd, message.length)
             # What was written so far keeps its place.
             grown.memory[: self._end] = segment.memory[: self._end]
             self._segment = segment = grown
@@ -197,17 +213,24 @@ class Room:
 
     def send_results(self, kind: int, results: Results) -> None:
         """Ends the frame with its table and hands it over."""
-        parts = [_TABLE.pack(len(results.tensors), len(results.failed))]
-        for code, offset, length, shape in results.tensors:
-            parts.append(_TENSOR.pack(code, len(shape), offset, length))
-            parts.append(struct.pack(f"<{len(shape)}Q", *shape))
-        for row, text in results.failed:
-            if text is None:
-                parts.append(_FAILED.pack(row, _SILENT))
-            else:
-                data = text.encode("utf-8", "replace")[:_TEXT]
-                parts.append(_FAILED.pack(row, len(data)))
-                parts.append(data)
-        table = b"".join(parts)
-        offset = self.put(table)
-        self._control.send(kind, self.call, offset + len(table), offset)
+        # Calls of one shape give results of one shape, so the table of the last one serves again.
+        if results.failed or results.tensors != self._tensors:
+            self._table = _table(results)
+            self._tensors = None if results.failed else results.tensors
+        offset = self.put(self._table)
+        self._control.send(kind, self.call, offset + len(self._table), offset)
+
+
+def _table(results: Results) -> bytes:
+    parts = [_TABLE.pack(len(results.tensors), len(results.failed))]
+    for code, offset, length, shape in results.tensors:
+        parts.append(_TENSOR.pack(code, len(shape), offset, length))
+        parts.append(struct.pack(f"<{len(shape)}Q", *shape))
+    for row, text in results.failed:
+        if text is None:
+            parts.append(_FAILED.pack(row, _SILENT))
+        else:
+            data = text.encode("utf-8", "replace")[:_TEXT]
+            parts.append(_FAILED.pack(row, len(data)))
+            parts.append(data)
+    return b"".join(parts)

@@ -61,10 +61,16 @@ class TensorSpec:
 
     dtype: str
     dims: Sequence[int] = ()
+    #: The dtype's number on the wire, and as NumPy has it; both follow from ``dtype``.
+    code: int = dataclasses.field(init=False, repr=False, compare=False)
+    numpy: np.dtype = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ValueError(f"unknown dtype {self.dtype!r}; one of {', '.join(NAMES)} is expected")
+        # Looked up once here, not in every call.
+        object.__setattr__(self, "code", NAMES.index(self.dtype))
+        object.__setattr__(self, "numpy", DTYPES[self.dtype])
         if any(not isinstance(dim, int) or dim < -1 for dim in self.dims):
             raise ValueError(f"dims {list(self.dims)} are not extents; use -1 for any")
 

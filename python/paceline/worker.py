@@ -56,13 +56,12 @@ class Worker:
 
     def _take_first_segments(self) -> None:
         for _ in range(2):
-            message, fd = self._control.receive()
-            self._take_segment(message, fd)
+            self._take_segment(self._control.receive())
 
-    def _take_segment(self, message: Message, fd: int | None) -> None:
-        if fd is None:
+    def _take_segment(self, message: Message) -> None:
+        if message.fd is None:
             raise RuntimeError("a segment came without its descriptor")
-        segment = Segment(fd, message.length)
+        segment = Segment(message.fd, message.length)
         if message.kind == frames.RESULTS:
             self._room.use(segment)
         else:
@@ -73,13 +72,13 @@ class Worker:
     def run(self) -> None:
         """Answers until the server leaves."""
         while True:
-            message, fd = self._control.receive()
+            message = self._control.receive()
             if message.kind == frames.CALL:
                 self._call(message)
             elif message.kind == frames.PING:
                 self._control.send(frames.PONG, message.call)
             else:
-                self._take_segment(message, fd)
+                self._take_segment(message)
 
     def _call(self, message: Message) -> None:
         room = self._room
@@ -110,7 +109,7 @@ class Worker:
             for result in results:
                 written = Results(self._room, self._declared.outputs, rows).write(result)
                 self._room.send_results(frames.PARTIAL, written)
-                message, _ = self._control.receive()
+                message = self._control.receive()
                 if message.kind != frames.NEXT:
                     raise RuntimeError(f"message {message.kind} came in the middle of a stream")
                 if message.extra:

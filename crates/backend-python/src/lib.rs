@@ -26,6 +26,7 @@ mod package;
 mod process;
 mod restarts;
 mod segment;
+mod spare;
 mod supervisor;
 
 pub use backend::PythonBackend;

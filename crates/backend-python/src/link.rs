@@ -25,6 +25,7 @@ use crate::{
     message::{FrameAt, Order, Report, SIZE, Violation},
     package,
     segment::{MAX, Segment},
+    spare::Spare,
 };
 
 /// Longest text that a worker may send.
@@ -107,6 +108,8 @@ pub(crate) struct Link {
     socket: OwnedFd,
     requests: Segment,
     results: Segment,
+    /// What results are copied into.
+    spare: Spare,
     /// Numbers calls and pings, so that an answer is known to belong to its question.
     n_asked: u64,
     /// How long the worker may take to answer.
@@ -120,12 +123,13 @@ impl Link {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(io::Error::from)?;
         let (requests, results) = (Segment::create(0)?, Segment::create(0)?);
-        let mut link = Self { socket: ours, requests, results, n_asked: 0, patience };
+        let spare = Spare::default();
+        let mut link = Self { socket: ours, requests, results, spare, n_asked: 0, patience };
         link.be_patient(patience)?;
         let (program, n_bytes) = package::program()?;
         link.send(Order::Program(n_bytes), Some(program.as_fd()))?;
-        link.send(Order::Requests(link.requests.size()), Some(link.requests.as_fd()))?;
-        link.send(Order::Results(link.results.size()), Some(link.results.as_fd()))?;
+        link.hand_over(Order::Requests(link.requests.size()), link.requests.as_fd())?;
+        link.hand_over(Order::Results(link.results.size()), link.results.as_fd())?;
         Ok((link, theirs))
     }
 
@@ -226,7 +230,7 @@ impl Link {
         if self.requests.size() < layout.n_bytes {
             self.requests = Segment::create(layout.n_bytes)
                 .map_err(|error| CallError::Model(error.to_string()))?;
-            self.send(Order::Requests(self.requests.size()), Some(self.requests.as_fd()))?;
+            self.hand_over(Order::Requests(self.requests.size()), self.requests.as_fd())?;
         }
         let mut pieces: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
         pieces.push(IoSlice::new(&layout.table));
@@ -264,7 +268,7 @@ impl Link {
             return Ok(false);
         }
         self.results = Segment::create(n_bytes)?;
-        self.send(Order::Results(self.results.size()), Some(self.results.as_fd()))?;
+        self.hand_over(Order::Results(self.results.size()), self.results.as_fd())?;
         Ok(true)
     }
 
@@ -277,7 +281,13 @@ impl Link {
         if max < n_bytes {
             return Err(Violation::Length { what, n_bytes, max }.into());
         }
-        Ok(self.results.read(n_bytes)?)
+        Ok(self.results.read(n_bytes, &self.spare)?)
+    }
+
+    /// Sends an order with a descriptor, announced: Python takes one only where it is told to.
+    fn hand_over(&self, order: Order, with: BorrowedFd<'_>) -> Result<(), Lost> {
+        self.send(Order::Descriptor, None)?;
+        self.send(order, Some(with))
     }
 
     fn send(&self, order: Order, with: Option<BorrowedFd<'_>>) -> Result<(), Lost> {

@@ -4,7 +4,7 @@
 /// Bytes of every message.
 pub(crate) const SIZE: usize = 32;
 /// Changes with every change to messages or frames; the worker has the same number.
-const MAGIC: u32 = 0x314C_4350;
+const MAGIC: u32 = 0x324C_4350;
 
 /// What the worker is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) enum Order {
     Ping(u64),
     /// Run the program that comes with this, of so many bytes.
     Program(usize),
+    /// A descriptor comes with the next message.
+    Descriptor,
 }
 
 /// What the worker says. Nothing of it is believed before it is checked.
@@ -87,6 +89,7 @@ impl Order {
             Self::Next { call, stop } => (4, call, 0, usize::from(stop)),
             Self::Ping(number) => (5, number, 0, 0),
             Self::Program(n_bytes) => (6, 0, n_bytes, 0),
+            Self::Descriptor => (7, 0, 0, 0),
         };
         encode(kind, call, length, extra)
     }

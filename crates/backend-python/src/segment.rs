@@ -11,10 +11,11 @@ use std::{
 
 use bytes::Bytes;
 use rustix::{
-    buffer::spare_capacity,
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create},
     io::{Errno, pread, pwritev},
 };
+
+use crate::spare::Spare;
 
 /// The least that is made: a small call's worth. Pages that are not used cost nothing.
 pub(crate) const MIN: usize = 1 << 20;
@@ -71,21 +72,19 @@ impl Segment {
     }
 
     /// Copies the first `n_bytes` out, once. The caller has checked that there are as many.
-    pub(crate) fn read(&self, n_bytes: usize) -> io::Result<Bytes> {
-        if n_bytes == 0 {
-            return Ok(Bytes::new());
-        }
-        let mut copy = Vec::with_capacity(n_bytes);
-        while copy.len() < n_bytes {
-            let at = copy.len() as u64;
-            match pread(&self.file, spare_capacity(&mut copy), at) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+    pub(crate) fn read(&self, n_bytes: usize, spare: &Spare) -> io::Result<Bytes> {
+        spare.fill(n_bytes, |copy| {
+            let mut at = 0;
+            while at < n_bytes {
+                match pread(&self.file, &mut copy[at..], at as u64) {
+                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(n_read) => at += n_read,
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
-        }
-        copy.truncate(n_bytes);
-        Ok(copy.into())
+            Ok(())
+        })
     }
 }
 
@@ -107,7 +106,7 @@ mod tests {
 
         segment.write(&mut pieces).unwrap();
 
-        assert_eq!(segment.read(6000).unwrap(), numbers.concat());
+        assert_eq!(segment.read(6000, &Spare::default()).unwrap(), numbers.concat());
     }
 
     #[test]

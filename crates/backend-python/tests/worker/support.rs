@@ -15,7 +15,8 @@ use paceline_types::{Signature, Tensor};
 
 pub(crate) fn options(class: &str) -> PythonOptions {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let python = here.join("../../.cache/python/bin/python");
+    let python = std::env::var_os("PACELINE_TEST_PYTHON")
+        .map_or_else(|| here.join("../../.cache/python/bin/python"), PathBuf::from);
     assert!(python.exists(), "there is no {}; run scripts/install-python", python.display());
     let mut options =
         PythonOptions::new("test", &format!("model:{class}"), here.join("tests/models"));
