@@ -8,6 +8,7 @@ mod infer;
 mod insight;
 mod metadata;
 mod openapi;
+mod pieces;
 mod plain;
 mod request_id;
 mod serve;

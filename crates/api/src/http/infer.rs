@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 
-use super::{ApiError, App, metadata::ModelPath};
+use super::{ApiError, App, metadata::ModelPath, pieces};
 use crate::oip::{
     OipError,
     ask::{ask, respond},
@@ -56,6 +56,6 @@ pub(super) async fn answer(
     if let Some(length) = encoded.header {
         response.headers_mut().insert(JSON_LENGTH.clone(), HeaderValue::from(length));
     }
-    *response.body_mut() = Body::from(encoded.into_body());
+    *response.body_mut() = pieces::body(encoded);
     Ok(response)
 }
