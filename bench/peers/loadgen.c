@@ -4,7 +4,8 @@
 //
 // Each connection sends the same request again as soon as it is answered. Every latency is kept, so
 // percentiles are exact; they are not corrected for coordinated omission. One line of JSON comes
-// out. It ends at the latest 15 s after SECONDS, counting what is still unanswered.
+// out. It ends at the latest 15 s after SECONDS, counting what is still unanswered. Of large answers
+// only the beginning is kept.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -22,9 +23,10 @@
 #include <unistd.h>
 
 enum {
-    MAX_BODY = 1 << 20,
     MAX_HEAD = 8192,
-    MAX_ANSWER = 65536,
+    MAX_KEPT = 16384,
+    SCRATCH = 1 << 20,
+    TAIL = 5,
     MAX_EVENTS = 256,
     MAX_FAILURES = 100000,
     SAMPLE = 200,
@@ -35,14 +37,18 @@ struct connection {
     int fd;
     int waiting;   // A request is out and its answer is not in.
     double began;  // When that request was sent.
-    int length;    // Bytes of the answer so far.
+    size_t sent;   // Bytes of that request that are sent.
+    long length;   // Bytes of the answer so far.
+    int kept;      // Bytes of it that are in `answer`.
     int head;      // Bytes of its head; 0 until the head is in.
     long expected; // Bytes of the whole answer; -1 where the head does not say.
     int chunked;
     int status;
-    char answer[MAX_ANSWER];
+    char tail[TAIL]; // The last bytes of the answer.
+    char answer[MAX_KEPT + 1];
 };
 
+static char scratch[SCRATCH];
 static char *request;
 static size_t request_length;
 static struct sockaddr_in server;
@@ -76,18 +82,16 @@ static int open_connection(struct connection *c) {
     return epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &event);
 }
 
-static void send_request(struct connection *c) {
-    size_t sent = 0;
-    c->length = c->head = c->chunked = c->status = 0;
-    c->expected = -1;
-    c->waiting = 1;
-    c->began = now();
-    while (sent < request_length) {
-        ssize_t n = send(c->fd, request + sent, request_length - sent, MSG_NOSIGNAL);
+// Sends as much of the request as the socket takes; epoll tells when it takes more.
+static void send_more(struct connection *c) {
+    while (c->sent < request_length) {
+        ssize_t n = send(c->fd, request + c->sent, request_length - c->sent, MSG_NOSIGNAL);
         if (n >= 0) {
-            sent += n;
+            c->sent += n;
         } else if (errno == EAGAIN) {
-            usleep(50);
+            struct epoll_event event = {.events = EPOLLIN | EPOLLOUT, .data.ptr = c};
+            epoll_ctl(poller, EPOLL_CTL_MOD, c->fd, &event);
+            return;
         } else {
             // The closed connection shows up in epoll, which opens another.
             connection_errors++;
@@ -96,9 +100,38 @@ static void send_request(struct connection *c) {
     }
 }
 
+static void send_request(struct connection *c) {
+    c->length = c->kept = c->head = c->chunked = c->status = 0;
+    c->sent = 0;
+    c->expected = -1;
+    c->waiting = 1;
+    c->began = now();
+    send_more(c);
+}
+
+// Takes what has come: the beginning is kept, of the rest only the last bytes. Gives what recv gave.
+static ssize_t receive(struct connection *c) {
+    int room = MAX_KEPT - c->kept;
+    char *into = room ? c->answer + c->kept : scratch;
+    ssize_t n = recv(c->fd, into, room ? room : SCRATCH, 0);
+    if (n <= 0)
+        return n;
+    if (room)
+        c->kept += n;
+    c->answer[c->kept] = 0;
+    c->length += n;
+    if (n >= TAIL) {
+        memcpy(c->tail, into + n - TAIL, TAIL);
+    } else {
+        memmove(c->tail, c->tail + n, TAIL - n);
+        memcpy(c->tail + TAIL - n, into, n);
+    }
+    return n;
+}
+
 // Reads the head, once it is all there: the status, and how to tell the answer's end.
 static void read_head(struct connection *c) {
-    char *end = memmem(c->answer, c->length, "\r\n\r\n", 4);
+    char *end = memmem(c->answer, c->kept, "\r\n\r\n", 4);
     if (!end)
         return;
     c->head = end - c->answer + 4;
@@ -120,7 +153,7 @@ static int is_complete(struct connection *c) {
     if (c->expected >= 0)
         return c->length >= c->expected;
     if (c->chunked)
-        return c->length >= 5 && !memcmp(c->answer + c->length - 5, "0\r\n\r\n", 5);
+        return c->length >= TAIL && !memcmp(c->tail, "0\r\n\r\n", TAIL);
     return 1;
 }
 
@@ -137,7 +170,7 @@ static void keep_latency(double ms) {
 // Keeps the first good answer, in characters that need no escape in JSON.
 static void keep_sample(struct connection *c) {
     int i;
-    for (i = 0; i < SAMPLE && c->head + i < c->length; i++) {
+    for (i = 0; i < SAMPLE && c->head + i < c->kept; i++) {
         unsigned char byte = c->answer[c->head + i];
         sample[i] = byte < 32 || byte > 126 || byte == '"' || byte == '\\' ? '\'' : byte;
     }
@@ -154,14 +187,13 @@ static double percentile(double q) {
 }
 
 static int read_request(int count, char **words) {
-    static char body[MAX_BODY];
     FILE *file = fopen(words[4], "rb");
-    if (!file) {
+    if (!file || fseek(file, 0, SEEK_END)) {
         perror(words[4]);
         return -1;
     }
-    size_t length = fread(body, 1, sizeof body, file);
-    fclose(file);
+    size_t length = ftell(file);
+    rewind(file);
     request = malloc(length + MAX_HEAD);
     if (!request)
         abort();
@@ -176,9 +208,9 @@ static int read_request(int count, char **words) {
         return -1;
     }
     memcpy(request + n, "\r\n", 2);
-    memcpy(request + n + 2, body, length);
-    request_length = n + 2 + length;
-    return 0;
+    request_length = n + 2 + fread(request + n + 2, 1, length, file);
+    fclose(file);
+    return request_length == n + 2 + length ? 0 : -1;
 }
 
 int main(int count, char **words) {
@@ -218,11 +250,16 @@ int main(int count, char **words) {
         int ready = epoll_wait(poller, events, MAX_EVENTS, 200);
         for (int i = 0; i < ready; i++) {
             struct connection *c = events[i].data.ptr;
-            if (c->length == MAX_ANSWER - 1) {
-                fprintf(stderr, "an answer is longer than %d bytes\n", MAX_ANSWER);
-                return 4;
+            if (c->sent < request_length && events[i].events & EPOLLOUT) {
+                send_more(c);
+                if (c->sent == request_length) {
+                    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+                    epoll_ctl(poller, EPOLL_CTL_MOD, c->fd, &event);
+                }
             }
-            ssize_t n = recv(c->fd, c->answer + c->length, MAX_ANSWER - 1 - c->length, 0);
+            if (!(events[i].events & ~EPOLLOUT))
+                continue;
+            ssize_t n = receive(c);
             if (n < 0 && errno == EAGAIN)
                 continue;
             if (n <= 0) {
@@ -236,10 +273,12 @@ int main(int count, char **words) {
                     live--;
                 continue;
             }
-            c->length += n;
-            c->answer[c->length] = 0;
             if (!c->head)
                 read_head(c);
+            if (!c->head && c->kept == MAX_KEPT) {
+                fprintf(stderr, "a head is longer than %d bytes\n", MAX_KEPT);
+                return 4;
+            }
             if (!is_complete(c))
                 continue;
 

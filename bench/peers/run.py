@@ -40,6 +40,7 @@ PEERS = {
         "path": "/inference",
         "body": "body_json",
         "echo_wait": 1,
+        "bytes": {"body": "raw"},
     },
     "litserve": {
         "cmd": f"{VENVS}/litserve/bin/python {SERVERS}/litserve_srv.py",
@@ -103,6 +104,9 @@ MODES = {
         "secs": 10,
     },
     "sim5": {"MODEL": "sim", "MAXB": "32", "WAIT_MS": "5", "conc": [1, 8, 32, 64, 128], "secs": 10},
+    # Tensors that come back as they went: a megabyte, and a frame of 1080p.
+    "bytes1m": {"MODEL": "bytes", "MAXB": "8", "conc": [1, 8, 32], "secs": 5, "bytes": 1 << 20},
+    "bytes6m": {"MODEL": "bytes", "MAXB": "8", "conc": [1, 8, 32], "secs": 5, "bytes": 6220800},
 }
 
 
@@ -229,8 +233,29 @@ def measure(mark, generator, connections, seconds):
     }
 
 
+def large_body(kind, size):
+    """A body of so many bytes as the peer speaks it, and the headers that go with it."""
+    data = bytes(range(256)) * (size // 256 + 1)
+    data, head = data[:size], b""
+    if kind == "oip":
+        tensor = {"name": "input", "datatype": "UINT8", "shape": [1, size]}
+        tensor["parameters"] = {"binary_data_size": size}
+        outputs = [{"name": "output", "parameters": {"binary_data": True}}]
+        head = json.dumps({"inputs": [tensor], "outputs": outputs}).encode()
+    path = HOME / "bodies" / f"{kind}_{size}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(head + data)
+    return path, [f"Inference-Header-Content-Length: {len(head)}"] if head else []
+
+
 def main(peer, mode, repetitions):
     about, settings = PEERS[peer], MODES[mode]
+    body, headers = HERE / about["body"], about.get("hdr", [])
+    if "bytes" in settings:
+        if "bytes" not in about:
+            sys.exit(f"{peer} has no model for large tensors here")
+        about = about | about["bytes"]
+        body, headers = large_body(about["body"], settings["bytes"])
     counts = [int(word) for word in os.environ["CONC"].split(",")] if "CONC" in os.environ else None
     seconds = float(os.environ.get("SECS", settings["secs"]))
     tag = os.environ.get("TAG", "")
@@ -249,15 +274,13 @@ def main(peer, mode, repetitions):
         "MODEL": settings["MODEL"],
         "MAXB": os.environ.get("MAXB", settings["MAXB"]),
         "WAIT_MS": os.environ.get("WAIT_MS", str(wait_ms)),
-        "BATCHLOG": "" if mode == "echo" else str(batch_log),
+        "BATCHLOG": str(batch_log) if settings["MODEL"] == "sim" else "",
         **about.get("env", {}),
     }
     path = about["path"].format(model=settings["MODEL"])
-    headers = about.get("hdr", [])
 
     def generator(connections, duration):
         program, port = HOME / "bin" / "loadgen", str(about["port"])
-        body = HERE / about["body"]
         return [program, "127.0.0.1", port, path, body, str(connections), str(duration), *headers]
 
     log_path = HOME / "logs" / f"{peer}_{mode}{tag}.log"
@@ -274,7 +297,7 @@ def main(peer, mode, repetitions):
         ready_s, first = wait_until_ready(
             server,
             f"http://127.0.0.1:{about['port']}{path}",
-            (HERE / about["body"]).read_bytes(),
+            body.read_bytes(),
             {"Content-Type": "application/json", **dict(h.split(": ", 1) for h in headers)},
             log_path,
         )

@@ -20,10 +20,23 @@ class Sim(Worker):
         return [{"length": len(d["input"])} for d in data]
 
 
+class Same(Worker):
+    """Raw bytes in and out. Between, a view, and a copy at the end, as of an array."""
+
+    def deserialize(self, data: bytes) -> memoryview:
+        return memoryview(data)
+
+    def serialize(self, data: memoryview) -> bytes:
+        return bytes(data)
+
+    def forward(self, data: List[memoryview]) -> List[memoryview]:
+        return data
+
+
 if __name__ == "__main__":
     s = Server()
     s.append_worker(
-        Echo if curve.MODEL == "echo" else Sim,
+        {"echo": Echo, "sim": Sim, "bytes": Same}[curve.MODEL],
         num=1,
         max_batch_size=curve.MAXB,
         max_wait_time=max(1, int(curve.WAIT_MS)),
