@@ -15,8 +15,9 @@ if [[ ! -x $python ]]; then
     echo "$python is missing; run scripts/install-python" >&2
     exit 1
 fi
+instant=false
 case $MODEL in
-echo) class=Echo ;;
+echo) class=Echo instant=${INSTANT:-true} ;;
 sim) class=Sim ;;
 bytes) class=Same ;;
 *)
@@ -35,6 +36,7 @@ warm_up_length = 64
 [python]
 class = "model:$class"
 interpreter = "$python"
+instant = $instant
 env = { PYTHONPATH = "$here" }
 
 [batch]

@@ -26,6 +26,7 @@ pub struct PythonBackend {
     declared: Declared,
     call_timeout: Duration,
     load_timeout: Duration,
+    instant: bool,
     retry_safe: bool,
     has_warm_up: bool,
 }
@@ -59,6 +60,7 @@ impl PythonBackend {
             declared,
             call_timeout: options.call_timeout,
             load_timeout: options.load_timeout,
+            instant: options.instant,
             retry_safe: options.retry_safe,
             has_warm_up: false,
         })
@@ -114,6 +116,10 @@ impl Backend for PythonBackend {
 
     fn health(&self) -> Health {
         self.desk.health().clone()
+    }
+
+    fn is_instant(&self) -> bool {
+        self.instant && !self.declared.streams
     }
 
     fn ready(&mut self) {

@@ -13,7 +13,7 @@ use paceline_types::Tensor;
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::time::Instant;
 
-use crate::{link::Link, process::Killer};
+use crate::{aside::step_aside, link::Link, process::Killer};
 
 /// Where the executor's thread and the supervisor meet.
 #[derive(Debug)]
@@ -252,6 +252,19 @@ impl Desk {
 
     /// Waits until `is_so`, but not longer than that.
     fn wait(&self, patience: Duration, is_so: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let state = self.lock();
+        if is_so(&state) {
+            return state;
+        }
+        drop(state);
+        step_aside(|| self.wait_long(patience, is_so))
+    }
+
+    fn wait_long(
+        &self,
+        patience: Duration,
+        is_so: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'_, State> {
         let began = Instant::now();
         let mut state = self.lock();
         while !is_so(&state) {

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aside;
 mod backend;
 mod declared;
 mod desk;

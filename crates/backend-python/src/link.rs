@@ -11,6 +11,7 @@ use bytes::Bytes;
 use paceline_backend::{Early, EarlyOutputs, Outputs, Piece, Stacked};
 use paceline_types::{DType, Tensor};
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{
         AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -21,6 +22,7 @@ use rustix::{
 use smallvec::SmallVec;
 
 use crate::{
+    aside,
     frame::{self, Expected, Layout, Unusable},
     message::{FrameAt, Order, Report, SIZE, Violation},
     package,
@@ -28,6 +30,9 @@ use crate::{
     spare::Spare,
 };
 
+/// How long a thread that serves clients waits for a worker before it steps aside: much longer than
+/// an instant call takes, much shorter than anybody would notice.
+const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// Longest text that a worker may send.
 const MAX_TEXT: usize = 4096;
 /// Longest declaration that a worker may send.
@@ -312,6 +317,19 @@ impl Link {
     }
 
     fn receive(&self) -> Result<Report, Lost> {
+        if aside::is_needed() && !self.is_readable_soon() {
+            return aside::step_aside(|| self.take_report());
+        }
+        self.take_report()
+    }
+
+    /// Whether something comes within the time that an instant model takes.
+    fn is_readable_soon(&self) -> bool {
+        let mut ready = [PollFd::new(&self.socket, PollFlags::IN)];
+        matches!(poll(&mut ready, Some(&SOON)), Ok(1..))
+    }
+
+    fn take_report(&self) -> Result<Report, Lost> {
         // A byte more than a message has, so that a longer one is seen to be longer. Descriptors
         // that a worker sends are dropped by the system: no room is offered for them.
         let mut message = [0; SIZE + 1];

@@ -22,6 +22,9 @@ pub struct PythonOptions {
     pub load_timeout: Duration,
     /// Longest that the worker may take to answer a call, or to give the next result of a stream.
     pub call_timeout: Duration,
+    /// Whether calls take well under a millisecond, so that the threads which serve clients make
+    /// them: to wake another thread would take longer.
+    pub instant: bool,
     /// Whether a call that a crash cut short may be run once more.
     pub retry_safe: bool,
     /// Most private memory of the worker in bytes.
@@ -45,6 +48,7 @@ impl PythonOptions {
             devices: Vec::new(),
             load_timeout: Duration::from_mins(5),
             call_timeout: Duration::from_mins(1),
+            instant: false,
             retry_safe: false,
             memory_limit: None,
             sandbox: false,

@@ -31,6 +31,8 @@ pub struct PythonSection {
     /// Longest that the worker may take to answer a call, or to give the next result of a stream.
     #[serde(with = "crate::config::duration")]
     pub call_timeout: Duration,
+    /// Whether calls take well under a millisecond.
+    pub instant: bool,
     /// Whether a call that a crash cut short may be run once more.
     pub retry_safe: bool,
     /// Most private memory of a worker in bytes.
@@ -51,6 +53,7 @@ impl Default for PythonSection {
             devices: Vec::new(),
             load_timeout,
             call_timeout,
+            instant: false,
             retry_safe: false,
             memory_limit: None,
             sandbox: false,
@@ -87,6 +90,7 @@ impl PythonSection {
             devices: self.devices,
             load_timeout: self.load_timeout,
             call_timeout: self.call_timeout,
+            instant: self.instant,
             retry_safe: self.retry_safe,
             memory_limit: self.memory_limit,
             sandbox: self.sandbox,

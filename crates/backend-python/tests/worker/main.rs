@@ -4,6 +4,7 @@ mod agreement;
 mod chaos;
 mod confinement;
 mod death;
+mod instant;
 mod items;
 mod streams;
 mod support;

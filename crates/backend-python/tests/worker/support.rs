@@ -64,10 +64,13 @@ pub(crate) fn serve_any(
         let mut instance = Instance::new(backend, rebuild, Arc::new(Ragged::default()));
         instance.warm_up(2, 4).unwrap();
         let health = instance.health();
-        run_on_thread(format!("test-{at}"), Runner::new(model.attach(), instance), |ended| {
-            ended.unwrap();
-        })
-        .unwrap();
+        let is_instant = instance.is_instant();
+        let runner = Runner::new(model.attach(), instance);
+        if is_instant {
+            runner.lend(Result::unwrap);
+        } else {
+            run_on_thread(format!("test-{at}"), runner, Result::unwrap).unwrap();
+        }
         health
     });
     Served { healths: healths.collect(), model, signature }
