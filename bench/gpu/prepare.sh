@@ -14,8 +14,14 @@ if [[ ! -x $binary ]]; then
     exit 1
 fi
 mkdir -p "$folder/wheels"
-# Without its symbols it is a fraction of the size.
+# Without its symbols, and packed, it is a fraction of the size.
 strip -o "$folder/paceline" "$binary"
+python3 - "$folder/paceline" <<'PACK'
+import lzma, pathlib, sys
+path = pathlib.Path(sys.argv[1])
+path.with_suffix(".xz").write_bytes(lzma.compress(path.read_bytes(), preset=6))
+path.unlink()
+PACK
 cc -O2 -o "$folder/loadgen" "$root/bench/peers/loadgen.c"
 python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes \
     --only-binary=:all: --python-version "$version" --dest "$folder/wheels" \

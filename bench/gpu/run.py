@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import lzma
 import os
 import pathlib
 import shutil
@@ -71,6 +72,15 @@ class Gpu:
         if self._process:
             self._process.terminate()
             self._process.wait()
+
+
+def unpack(options, folder):
+    """Makes what was carried along ready to run."""
+    options.binary, options.loadgen = folder / "paceline", folder / "loadgen"
+    options.binary.write_bytes(lzma.decompress((options.carry / "paceline.xz").read_bytes()))
+    shutil.copy(options.carry / "loadgen", options.loadgen)
+    for program in (options.binary, options.loadgen):
+        program.chmod(0o755)
 
 
 def free_port():
@@ -180,7 +190,7 @@ def paceline(options, environment, folder, workers):
     return Server(
         "paceline",
         workers,
-        [options.carry / "paceline", "serve", "--config", folder / "paceline.toml"],
+        [options.binary, "serve", "--config", folder / "paceline.toml"],
         environment,
         folder,
         port,
@@ -236,7 +246,7 @@ def batches(server):
 
 
 def load(options, server, clients, seconds):
-    words = [options.carry / "loadgen", "127.0.0.1", server.port, server.path, server.body]
+    words = [options.loadgen, "127.0.0.1", server.port, server.path, server.body]
     words += [clients, seconds, *server.headers]
     done = subprocess.run(
         [str(word) for word in words], capture_output=True, text=True, timeout=seconds + 60
@@ -331,6 +341,7 @@ def main():
     gpu = Gpu()
     with tempfile.TemporaryDirectory(prefix="paceline-gpu-") as folder:
         folder = pathlib.Path(folder)
+        unpack(options, folder)
         say("the bare loop")
         report = {"bare": bare(options, environment, gpu), "servers": []}
         report["machine"] = report["bare"].pop("machine")

@@ -22,7 +22,7 @@ fn model(name: &str, endpoints: &[String]) -> RemoteModel {
 fn a_model_on_triton_is_like_a_local_one() {
     for endpoint in endpoints() {
         for name in ["fp32", "int64", "bytes", "whole"] {
-            let model = model(name, &[endpoint.clone()]);
+            let model = model(name, std::slice::from_ref(&endpoint));
 
             let checked = conformance::check(|| Ok(Box::new(model.open()?) as Box<dyn Backend>));
 
@@ -35,7 +35,7 @@ fn a_model_on_triton_is_like_a_local_one() {
 #[ignore = "needs a Triton: scripts/test-remote-triton"]
 fn what_triton_declares_is_read() {
     for endpoint in endpoints() {
-        let batched = model("fp32", &[endpoint.clone()]).open().unwrap();
+        let batched = model("fp32", std::slice::from_ref(&endpoint)).open().unwrap();
         assert!(batched.signature().batched);
         assert_eq!(batched.max_rows(), Some(8));
         assert_eq!(batched.signature().inputs[0].dims, [Dim::Any]);
@@ -62,7 +62,8 @@ fn instances_ask_at_once_over_both_protocols_and_get_their_own() {
                     let shape = [rows, 4].as_slice().into();
                     let input = Tensor::build(DType::I64, shape, data.into()).unwrap();
 
-                    let outputs = backend.run(&Call { inputs: &[input.clone()], rows }).unwrap();
+                    let call = Call { inputs: std::slice::from_ref(&input), rows };
+                    let outputs = backend.run(&call).unwrap();
 
                     assert_eq!(outputs.tensors, [input]);
                 }

@@ -35,7 +35,7 @@ fn when_one_dies_the_other_takes_over_and_when_both_do_it_is_said() {
         call(&mut backend, 2).unwrap();
         call(&mut backend, 2).unwrap();
     }
-    let both = [&first, &second].map(|server| server.endpoints());
+    let both = [&first, &second].map(Paceline::endpoints);
     let mut backends = [0, 1].map(|at| open(options(&[&both[0][at], &both[1][at]])).unwrap());
     drop(first);
     for backend in &mut backends {

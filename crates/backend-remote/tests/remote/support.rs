@@ -81,12 +81,14 @@ pub(crate) enum Does {
     Refuse(u16),
 }
 
+/// The shape of a call that came, and its token.
+pub(crate) type Came = (Value, Option<String>);
+
 /// A server over HTTP with one model `m`, an echo of bytes, that does what it is told.
 #[derive(Clone)]
 pub(crate) struct Told {
     does: Arc<Mutex<Does>>,
-    /// The shapes of the calls that came, and with which token.
-    calls: Arc<Mutex<Vec<(Value, Option<String>)>>>,
+    calls: Arc<Mutex<Vec<Came>>>,
     extent: i64,
 }
 
@@ -120,7 +122,7 @@ impl Told {
         *self.does.lock().unwrap() = does;
     }
 
-    pub(crate) fn calls(&self) -> Vec<(Value, Option<String>)> {
+    pub(crate) fn calls(&self) -> Vec<Came> {
         self.calls.lock().unwrap().clone()
     }
 }
@@ -158,15 +160,15 @@ async fn infer(State(told): State<Told>, headers: HeaderMap, body: Bytes) -> Res
     let does = *told.does.lock().unwrap();
     let rows = shape[0].as_u64().unwrap();
     match does {
-        Does::Echo => answer(&shape, data.len(), data),
+        Does::Echo => answer(&shape, data.len(), &data),
         Does::Hang => std::future::pending().await,
         Does::Vanish => {
             let cut = Err::<Bytes, _>(std::io::Error::other("gone"));
             Body::from_stream(futures_util::stream::once(async { cut })).into_response()
         }
         Does::Babble => "<html>hello</html>".into_response(),
-        Does::AddRow => answer(&json!([rows + 1, shape[1]]), data.len(), data),
-        Does::Lie => answer(&shape, usize::MAX, data),
+        Does::AddRow => answer(&json!([rows + 1, shape[1]]), data.len(), &data),
+        Does::Lie => answer(&shape, usize::MAX, &data),
         Does::Refuse(status) => {
             let said = axum::Json(json!({"error": "told to\nrefuse"}));
             (StatusCode::from_u16(status).unwrap(), said).into_response()
@@ -174,12 +176,12 @@ async fn infer(State(told): State<Told>, headers: HeaderMap, body: Bytes) -> Res
     }
 }
 
-fn answer(shape: &Value, n_bytes: usize, data: Bytes) -> Response {
+fn answer(shape: &Value, n_bytes: usize, data: &[u8]) -> Response {
     let head = json!({"model_name": "m", "outputs": [{
         "name": "y", "datatype": "UINT8", "shape": shape, "parameters": {"binary_data_size": n_bytes}
     }]})
     .to_string();
-    let mut response = [head.as_bytes(), &data].concat().into_response();
+    let mut response = [head.as_bytes(), data].concat().into_response();
     let n_head = HeaderValue::from(head.len());
     response.headers_mut().insert("inference-header-content-length", n_head);
     response
@@ -194,8 +196,8 @@ pub(crate) fn nobody() -> SocketAddr {
 pub(crate) fn options(endpoints: &[&str]) -> RemoteOptions {
     let endpoints = endpoints.iter().map(|endpoint| endpoint.parse().unwrap()).collect();
     RemoteOptions {
-        health_interval: Duration::from_secs(3600),
-        first_pause: Duration::from_secs(3600),
+        health_interval: Duration::from_hours(1),
+        first_pause: Duration::from_hours(1),
         load_timeout: Duration::ZERO,
         ..RemoteOptions::new("m", endpoints)
     }
@@ -210,7 +212,7 @@ pub(crate) fn call(backend: &mut RemoteBackend, rows: usize) -> Result<Outputs, 
     let data: Vec<u8> = (0..rows * 3).map(|at| u8::try_from(at).unwrap()).collect();
     let shape = [rows, 3].as_slice().into();
     let input = Tensor::build(paceline_types::DType::U8, shape, data.into()).unwrap();
-    let outputs = backend.run(&Call { inputs: &[input.clone()], rows })?;
+    let outputs = backend.run(&Call { inputs: std::slice::from_ref(&input), rows })?;
     assert_eq!(outputs.tensors, [input]);
     Ok(outputs)
 }
