@@ -1,6 +1,6 @@
 //! The backend: checks what goes in and what comes out, and leaves the rest to the engine.
 
-use std::{fmt, iter};
+use std::{collections::BTreeMap, fmt, iter};
 
 use paceline_backend::{Backend, BackendError, Call, Outputs, StateSpec};
 use paceline_types::{Signature, Tensor};
@@ -16,6 +16,7 @@ use crate::{
 pub struct OnnxBackend {
     plan: Plan,
     session: Box<dyn Session>,
+    trial_values: BTreeMap<String, f32>,
 }
 
 impl OnnxBackend {
@@ -30,7 +31,7 @@ impl OnnxBackend {
             let graph = Graph::open(&options.path)?;
             let plan = Plan::build(&graph, options)?;
             let session = engine::open(&graph, &plan, options)?;
-            Ok(Self { plan, session })
+            Ok(Self { plan, session, trial_values: options.trial_values.clone() })
         };
         let backend =
             open().map_err(|error: crate::error::LoadError| error.about(&options.path))?;
@@ -53,6 +54,10 @@ impl Backend for OnnxBackend {
 
     fn states(&self) -> &[StateSpec] {
         &self.plan.states
+    }
+
+    fn trial_value(&self, input: &str) -> Option<f32> {
+        self.trial_values.get(input).copied()
     }
 
     fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {

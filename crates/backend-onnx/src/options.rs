@@ -1,6 +1,6 @@
 //! How a model is loaded, as meant: no strings to parse, nothing read from the environment.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{collections::BTreeMap, num::NonZeroUsize, path::PathBuf};
 
 use paceline_types::{Dim, Tensor};
 
@@ -25,6 +25,8 @@ pub struct OnnxOptions {
     pub states: Vec<StateLink>,
     /// Inputs that always have the same value, so that clients do not send them.
     pub constants: Vec<(String, Tensor)>,
+    /// What inputs are in trial calls, where the model does not take any number.
+    pub trial_values: BTreeMap<String, f32>,
     /// Shapes, batch extent included, for tensors whose shape the file leaves out or tells wrong.
     pub shapes: Vec<(String, Vec<Dim>)>,
     /// The ONNX Runtime library file. Searched for in `library_dirs` when absent.
@@ -49,6 +51,7 @@ impl OnnxOptions {
             batched: None,
             states: Vec::new(),
             constants: Vec::new(),
+            trial_values: BTreeMap::new(),
             shapes: Vec::new(),
             library: None,
             library_dirs: Vec::new(),

@@ -156,7 +156,10 @@ impl Instance {
                 Dim::Any => length,
             });
             let shape: Shape = signature.batched.then_some(rows).into_iter().chain(own).collect();
-            sample(spec.dtype, shape)
+            match self.backend.trial_value(&spec.name) {
+                Some(value) => filled(spec.dtype, shape, value),
+                None => sample(spec.dtype, shape),
+            }
         });
         let states = self.backend.states().iter().map(|state| zeros_of_state(state, rows));
         inputs.chain(states).collect()
@@ -327,6 +330,18 @@ where
 {
     let thread = std::thread::Builder::new().name(name);
     thread.spawn(move || ended(stepper.run_blocking())).map(drop)
+}
+
+/// The same number everywhere.
+#[expect(clippy::cast_possible_truncation, reason = "float casts saturate")]
+fn filled(dtype: DType, shape: Shape, value: f32) -> Tensor {
+    let n_elements: usize = shape.iter().product();
+    let one: &[u8] = match dtype {
+        DType::F32 => &value.to_le_bytes(),
+        DType::F64 => &f64::from(value).to_le_bytes(),
+        _ => &(value as i64).to_le_bytes()[..dtype.size().unwrap_or(4)],
+    };
+    Tensor::build(dtype, shape, one.repeat(n_elements).into()).expect("as many as the shape says")
 }
 
 /// Numbers that differ from place to place; zeros of types in which that says little.

@@ -53,6 +53,11 @@ pub trait Backend: Send {
         false
     }
 
+    /// What an input is in trial calls, for models that do not take any number there.
+    fn trial_value(&self, _input: &str) -> Option<f32> {
+        None
+    }
+
     /// Waits until it can run a call, or until waiting longer is of no use.
     fn ready(&mut self) {}
 

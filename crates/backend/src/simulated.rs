@@ -3,6 +3,8 @@
 //! For tests, demos and capacity planning: how long a call takes, how often it fails or panics and
 //! how slow the first one is are settings. A seed makes a run repeatable.
 
+pub mod speech;
+
 use std::time::Duration;
 
 #[cfg(feature = "serde")]
@@ -69,6 +71,10 @@ pub enum Answer {
     Identity,
     /// How many elements each row of its input has, as `INT32`; bytes for `BYTES`.
     Count,
+    /// Speech tokens for a text, a few at a time ([`speech`]).
+    Tokens,
+    /// Sound for speech tokens ([`speech`]).
+    Sound,
 }
 
 impl Default for Settings {
@@ -165,6 +171,21 @@ impl Settings {
     }
 }
 
+/// An instance of whichever model the settings are for.
+///
+/// # Errors
+///
+/// When the settings make no sense.
+pub fn build(settings: &Settings, instance: u64) -> Result<Box<dyn Backend>, SettingsError> {
+    let timing = Settings { answer: Answer::Identity, ..settings.clone() };
+    let plain = Simulated::build(timing, instance)?;
+    Ok(match settings.answer {
+        Answer::Tokens => Box::new(speech::Tokens::new(plain)),
+        Answer::Sound => Box::new(speech::Vocoder::new(plain)),
+        Answer::Identity | Answer::Count => Box::new(Simulated::build(settings.clone(), instance)?),
+    })
+}
+
 /// One instance of the simulated model.
 #[derive(Debug)]
 pub struct Simulated {
@@ -193,6 +214,13 @@ impl Simulated {
         let output = match settings.answer {
             Answer::Identity => spec(&settings.output, settings.dtype, &[Dim::Any]),
             Answer::Count => spec(&settings.output, DType::I32, &[Dim::Fixed(1)]),
+            Answer::Tokens | Answer::Sound => {
+                return Err(SettingsError {
+                    field: "answer",
+                    value: format!("{:?}", settings.answer),
+                    allowed: "it is answered by the models of `simulated::speech`",
+                });
+            }
         };
         let signature = Signature {
             inputs: vec![spec(&settings.input, settings.dtype, &[Dim::Any])],
@@ -201,6 +229,12 @@ impl Simulated {
         };
         let random = ChaCha8Rng::seed_from_u64(settings.seed.wrapping_mul(1_000_003) ^ instance);
         Ok(Self { settings, signature, random, is_warm: false })
+    }
+
+    /// Takes the time that a call of so many rows takes.
+    fn take_time(&mut self, rows: usize) {
+        let takes = self.next_duration(rows, 0);
+        pass(takes, self.settings.spin);
     }
 
     /// How long the next call takes. Pure but for the dice.
@@ -251,7 +285,7 @@ impl Backend for Simulated {
         assert!(!panics, "simulated panic");
         let tensors = match self.settings.answer {
             Answer::Identity => vec![input.clone()],
-            Answer::Count => vec![counts(input, call.rows)?],
+            _ => vec![counts(input, call.rows)?],
         };
         Ok(Outputs { tensors, failed })
     }

@@ -69,6 +69,11 @@ impl<I: Ord + Copy> Fair<I> {
         self.debtors.trim(n);
     }
 
+    /// How many contend.
+    pub(crate) fn len(&self) -> usize {
+        self.ready.len() + self.debtors.len()
+    }
+
     /// Who goes next.
     pub(crate) fn first(&self) -> Option<I> {
         match self.ready.first() {

@@ -79,6 +79,10 @@ pub enum Why {
     HeldLongest(Duration),
     /// A batch with one more item would miss the earliest deadline if it left any later.
     DeadlineIsNear,
+    /// All say by when they are wanted, and that is later: nobody loses by waiting.
+    WantedLater,
+    /// All say by when they are wanted, and it is time.
+    WantedNow,
     /// Waiting pays.
     Pays {
         /// What one more item would save of a device.
@@ -116,6 +120,10 @@ pub(crate) struct View<'a> {
     pub(crate) oldest: Moment,
     /// The earliest deadline, or `NEVER`.
     pub(crate) soonest: Moment,
+    /// By when the most urgent is wanted, where all say so.
+    pub(crate) wanted: Option<Moment>,
+    /// Nanoseconds for which devices may be taken by others when its time has come.
+    pub(crate) reserve: f32,
     /// Since when it is held while a device is free.
     pub(crate) held_since: Option<Moment>,
     pub(crate) is_closing: bool,
@@ -158,6 +166,21 @@ fn adaptive(view: &View<'_>, now: Moment) -> Judgement {
     let unheld = if view.n_items == 1 { FireReason::FastPath } else { FireReason::Early };
     let Some(curve) = view.curve else { return fire(unheld, Why::NothingLearned) };
 
+    if let Some(wanted) = view.wanted {
+        // Nobody loses anything by waiting until then, and every call that is saved is there for
+        // somebody who cannot wait.
+        let must_go = begin_by(wanted, high(view, curve) + view.reserve);
+        let wait_ends = view.held_since.unwrap_or(now).after(view.limits.max_wait);
+        let until = must_go.min(wait_ends);
+        if now < until {
+            return Judgement { verdict: Verdict::Hold(until), why: Why::WantedLater };
+        }
+        return match view.held_since {
+            None => fire(unheld, Why::WantedNow),
+            Some(_) if must_go <= now => fire(FireReason::Deadline, Why::WantedNow),
+            Some(_) => fire(FireReason::WaitOver, Why::HeldLongest(view.limits.max_wait)),
+        };
+    }
     let reason = if view.held_since.is_some() { FireReason::WaitOver } else { unheld };
     // Merging saves at most the call that one more item would have had to itself.
     let shortest = curve.shortest();
@@ -180,7 +203,8 @@ fn adaptive(view: &View<'_>, now: Moment) -> Judgement {
     if wait_ends <= now {
         return fire(reason, Why::HeldLongest(view.limits.max_wait));
     }
-    let must_go = latest_start(view, curve);
+    // A batch of one row more must start then, so that the earliest deadline is met.
+    let must_go = begin_by(view.soonest, high(view, curve));
     if must_go <= now {
         return fire(FireReason::Deadline, Why::DeadlineIsNear);
     }
@@ -197,11 +221,15 @@ fn merge_saving(view: &View<'_>, curve: &Curve) -> f32 {
     mean(view.rows) + mean(1) - mean(view.rows + 1)
 }
 
-/// When a batch of one row more must start so that the earliest deadline is met.
-fn latest_start(view: &View<'_>, curve: &Curve) -> Moment {
-    if view.soonest == Moment::NEVER {
+/// What a batch of one row more rarely takes longer than.
+fn high(view: &View<'_>, curve: &Curve) -> f32 {
+    curve.high(view.limits.padded_rows(view.rows + 1))
+}
+
+/// When something that takes so many nanoseconds must be begun to be done by a moment.
+pub(crate) fn begin_by(done: Moment, takes: f32) -> Moment {
+    if done == Moment::NEVER {
         return Moment::NEVER;
     }
-    let takes = to_duration(curve.high(view.limits.padded_rows(view.rows + 1)));
-    Moment::at(view.soonest.since(Moment::at(takes)))
+    Moment::at(done.since(Moment::at(to_duration(takes))))
 }

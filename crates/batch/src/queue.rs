@@ -23,6 +23,8 @@ pub(crate) struct Queue {
     pub(crate) rows: usize,
     /// Their cost.
     pub(crate) cost: u64,
+    /// How many of them say by when they are wanted.
+    pub(crate) n_wanted: usize,
     /// All items, those behind their lane's first too.
     pub(crate) n_items: usize,
     /// Where the queue stands among queues.
@@ -60,6 +62,7 @@ impl Queue {
             n_ready: 0,
             rows: 0,
             cost: 0,
+            n_wanted: 0,
             n_items: 0,
             standing: Standing { start, urgency: 0 },
             post: Post::Off,
@@ -104,6 +107,7 @@ impl Queue {
         self.n_ready += 1;
         self.rows += slot.rows;
         self.cost += slot.cost;
+        self.n_wanted += usize::from(slot.wanted != Moment::NEVER);
         if let Some(stream) = slot.stream {
             let waiting = self.streams.entry(stream).or_default();
             waiting.push_back(id);
@@ -130,6 +134,12 @@ impl Queue {
     /// Since when the first of the ready ones could have gone.
     pub(crate) fn oldest<P>(&self, slots: &Slab<Slot<P>>) -> Option<Moment> {
         self.order.first().map(|slot| slots[slot].ready_at)
+    }
+
+    /// By when the next to go is wanted, where all that are ready say so.
+    pub(crate) fn wanted<P>(&self, slots: &Slab<Slot<P>>) -> Option<Moment> {
+        let all_say = self.n_wanted == self.n_ready;
+        self.first().filter(|_| all_say).map(|id| slots[id.slot].wanted)
     }
 
     /// The earliest deadline of all its items.
@@ -167,6 +177,7 @@ impl Queue {
         self.n_ready -= 1;
         self.rows -= slot.rows;
         self.cost -= slot.cost;
+        self.n_wanted -= usize::from(slot.wanted != Moment::NEVER);
         let (stream, standing, place) = (slot.stream, slot.standing, slot.place);
         if place == Place::Contending {
             self.fair.remove(id, standing);

@@ -22,7 +22,7 @@ use crate::{
     lane::Lanes,
     latency::{Curve, LatencyTable},
     moment::to_duration,
-    policy::{self, FireReason, Verdict, View},
+    policy::{self, FireReason, Verdict, View, begin_by},
     queue::{Post, Queue},
     recent::{BatchRecord, Recent},
     slot::{ItemId, Place, Slot},
@@ -229,7 +229,13 @@ impl<P, S> Scheduler<P, S> {
             Some(timeout) => now.after(timeout),
             None => Moment::NEVER,
         };
-        let urgency = self.urgency(tag.priority, deadline, now);
+        let wanted = match tag.wanted.filter(|_| self.limits.policy == Policy::Adaptive) {
+            Some(wanted) => now.after(wanted),
+            None => Moment::NEVER,
+        };
+        let patient = deadline.min(now.after(self.limits.patience));
+        let measure = if wanted == Moment::NEVER { patient } else { wanted };
+        let urgency = self.urgency(tag.priority, measure);
         let is_hopeless =
             deadline != Moment::NEVER && deadline < self.earliest_answer(tag, urgency, now);
         if let Err(refused) = self.admit(tag, cost, is_hopeless) {
@@ -249,6 +255,7 @@ impl<P, S> Scheduler<P, S> {
         slot.stream = tag.stream.filter(|_| lane.is_none());
         slot.lane = lane;
         slot.deadline = deadline;
+        slot.wanted = wanted;
         slot.standing.urgency = urgency;
         let goes = lane.is_none_or(|lane| self.lanes.enter(lane));
         if !goes {
@@ -523,12 +530,35 @@ impl<P, S> Scheduler<P, S> {
         u64::try_from(padded.div_ceil(u128::from(tag.length))).unwrap_or(u64::MAX)
     }
 
-    /// What an item is measured against: its deadline, or where it has none, a patience after its
-    /// arrival; each priority level below the first is one patience more.
-    fn urgency(&self, priority: Priority, deadline: Moment, now: Moment) -> u64 {
+    /// What an item is measured against: when it is wanted, or else its deadline, or where it has
+    /// none, a patience after its arrival; each priority level below the first is one patience more.
+    fn urgency(&self, priority: Priority, own: Moment) -> u64 {
         let patience = self.limits.patience;
-        let own = deadline.min(now.after(patience));
         own.after(patience.saturating_mul(u32::from(priority.number()))).as_nanos()
+    }
+
+    /// Nanoseconds for which devices may be taken by others before an item of this length has its
+    /// turn: by a call that has just begun, and by every other queue that waits.
+    fn reserve(&self, curve: &Curve) -> f32 {
+        let n_queues = (self.due.len() + self.held.len()).max(1);
+        let each = self.slots.len().div_ceil(n_queues).min(self.limits.max_items);
+        let others = self.mean(curve, each) * as_f32(n_queues - 1);
+        (self.mean(curve, self.limits.max_items) + others) / as_f32(self.n_devices)
+    }
+
+    /// Whether an item is better left for the queue's next batch: it is wanted so late that this
+    /// one, and the next one with all that is left, can both be done before.
+    fn can_wait(&self, wanted: Moment, queue: usize, boarded: usize, now: Moment) -> bool {
+        let entry = &self.queues[queue];
+        let (false, Some(curve)) =
+            (wanted == Moment::NEVER || self.is_closed, self.latency.curve(entry.bucket))
+        else {
+            return false;
+        };
+        let margin = curve.margin();
+        let left = self.mean(curve, entry.rows.min(self.limits.max_items));
+        let takes = (self.mean(curve, boarded) + left) * margin + self.reserve(curve);
+        now < begin_by(wanted, takes)
     }
 
     fn queue_for(&mut self, key: Key, bucket: usize) -> usize {
@@ -605,15 +635,18 @@ impl<P, S> Scheduler<P, S> {
 
     /// What the policy sees of a queue.
     fn view<'a>(&'a self, queue: &'a Queue, now: Moment) -> View<'a> {
+        let curve = self.latency.curve(queue.bucket);
         View {
             limits: &self.limits,
-            curve: self.latency.curve(queue.bucket),
+            curve,
             since: self.gaps.since(queue.owner()),
             n_items: queue.n_ready,
             rows: queue.rows,
             is_full: self.limits.max_items <= queue.rows || self.limits.max_cost <= queue.cost,
             oldest: queue.oldest(&self.slots).unwrap_or(now),
             soonest: queue.soonest(),
+            wanted: queue.wanted(&self.slots),
+            reserve: curve.map_or(0.0, |curve| self.reserve(curve)),
             held_since: queue.held_since,
             is_closing: self.is_closed,
             resolution: self.resolution,
@@ -637,7 +670,7 @@ impl<P, S> Scheduler<P, S> {
             // In order: what does not fit ends the batch, so that large items are not passed by.
             let fits = rows + slot.rows <= max_rows
                 && cost.saturating_add(slot.cost) <= self.limits.max_cost;
-            if !fits {
+            if !fits || (0 < rows && self.can_wait(slot.wanted, queue, rows, now)) {
                 break;
             }
             let window = (rows + self.queues[queue].rows).min(max_rows);
@@ -869,4 +902,9 @@ impl<P, S> Scheduler<P, S> {
     fn mean(&self, curve: &Curve, rows: usize) -> f32 {
         curve.mean(self.limits.padded_rows(rows))
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "few queues, few rows")]
+fn as_f32(count: usize) -> f32 {
+    count as f32
 }

@@ -32,6 +32,8 @@ pub(crate) struct Slot<P> {
     /// Since when it could have gone: its arrival, or when its lane became free.
     pub(crate) ready_at: Moment,
     pub(crate) deadline: Moment,
+    /// By when its answer is wanted; `NEVER` where that is at once.
+    pub(crate) wanted: Moment,
     pub(crate) standing: Standing,
     pub(crate) place: Place,
     links: Links,
@@ -70,6 +72,7 @@ impl<P> Slot<P> {
             arrived: now,
             ready_at: now,
             deadline: Moment::NEVER,
+            wanted: Moment::NEVER,
             standing: Standing::default(),
             place: Place::Contending,
             links: Links::default(),

@@ -15,6 +15,10 @@ impl<T: Ord> Sorted<T> {
         Self(VecDeque::new())
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn first(&self) -> Option<&T> {
         self.0.front()
     }

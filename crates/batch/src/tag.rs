@@ -58,6 +58,11 @@ pub struct Tag {
     /// How long its answer is worth waiting for, counted from when it is accepted. `None` means
     /// the limits' default.
     pub timeout: Option<Duration>,
+    /// By when its answer is wanted, counted from when it is accepted, where that is later than at
+    /// once. It may wait for company until then and goes after what is wanted sooner, but it is
+    /// never dropped for being late: somebody who listens would rather hear a gap than nothing.
+    /// The fixed policy does not look at it.
+    pub wanted: Option<Duration>,
     /// Whose item it is. Streams that wait in one queue get equal shares of it; items without a
     /// stream are each on their own.
     pub stream: Option<u64>,
@@ -73,6 +78,7 @@ impl Default for Tag {
             bytes: 0,
             priority: Priority::NORMAL,
             timeout: None,
+            wanted: None,
             stream: None,
         }
     }

@@ -20,6 +20,7 @@ enum Step {
         rows: u32,
         priority: u64,
         timeout_ms: Option<u64>,
+        wanted_ms: Option<u64>,
         stream: Option<u64>,
         lane: Option<usize>,
     },
@@ -41,12 +42,13 @@ fn step() -> impl Strategy<Value = Step> {
         1_u32..4,
         0_u64..3,
         prop::option::of(1_u64..40),
+        prop::option::of(0_u64..80),
         prop::option::of(0_u64..3),
         prop::option::of(0_usize..3),
     );
     prop_oneof![
-        6 => offer.prop_map(|(key, length, rows, priority, timeout_ms, stream, lane)| {
-            Step::Offer { key, length, rows, priority, timeout_ms, stream, lane }
+        6 => offer.prop_map(|(key, length, rows, priority, timeout_ms, wanted_ms, stream, lane)| {
+            Step::Offer { key, length, rows, priority, timeout_ms, wanted_ms, stream, lane }
         }),
         1 => any::<prop::sample::Index>().prop_map(|at| Step::Withdraw(at.index(1 << 16))),
         4 => Just(Step::Pull),
@@ -117,7 +119,7 @@ impl World {
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Offer { key, length, rows, priority, timeout_ms, stream, lane } => {
+            Step::Offer { key, length, rows, priority, timeout_ms, wanted_ms, stream, lane } => {
                 let tag = Tag {
                     key: Key::of(&key),
                     length,
@@ -126,6 +128,7 @@ impl World {
                     bytes: 8,
                     priority: Priority::level(priority),
                     timeout: timeout_ms.map(Duration::from_millis),
+                    wanted: wanted_ms.map(Duration::from_millis),
                     stream,
                 };
                 let known = Known { number: self.n_offered, key, length, lane };

@@ -1,9 +1,9 @@
 //! What is needed to serve a model, and why one cannot be.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
-use paceline_backend::{Backend, BackendError, Item, Output, Ragged};
-use paceline_batch::{Settings, SettingsError, Timekeeper};
+use paceline_backend::{Backend, BackendError, Instance, Item, Output, Ragged};
+use paceline_batch::{Cause, Puller, Settings, SettingsError, Timekeeper};
 use paceline_types::{Signature, Tensor};
 
 use crate::{SequenceLimits, VersionPolicy, adapt::Adapter};
@@ -30,6 +30,14 @@ pub type FindRagged = Box<dyn FnOnce(&Signature) -> Result<Ragged, String> + Sen
 
 /// What enforces a model's deadlines; it must be run.
 pub type Clock = Timekeeper<Item, Output, Vec<Tensor>>;
+
+/// Runs one instance, by this name, until its batcher is closed and empty, and then says how it
+/// ended.
+pub type Host<'a> =
+    dyn FnMut(String, Puller<Item, Output, Vec<Tensor>>, Instance, Ended) -> io::Result<()> + 'a;
+
+/// Who is told how an instance ended.
+pub type Ended = Box<dyn FnOnce(Result<(), Cause>) + Send>;
 
 /// What is needed to serve a model.
 pub struct Blueprint {

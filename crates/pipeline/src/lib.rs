@@ -1,7 +1,8 @@
 //! What stands between the doors and the devices: models as they are served, and sessions.
 //!
 //! A door finds a [`Model`] in the [`Models`] and asks it to [`infer`](Model::infer). That is the
-//! one way in, whatever the wire. [`speech`] does so for streams of audio.
+//! one way in, whatever the wire. [`speech`] does so for streams of audio, [`synthesis`] for text that
+//! is to be spoken.
 
 pub mod adapt;
 mod blueprint;
@@ -16,10 +17,11 @@ mod ride;
 mod sequences;
 pub mod speech;
 mod submitted;
+pub mod synthesis;
 mod vad;
 mod versions;
 
-pub use blueprint::{Blueprint, Build, Clock, FindRagged, Mode, OpenError};
+pub use blueprint::{Blueprint, Build, Clock, Ended, FindRagged, Host, Mode, OpenError};
 pub use control::{Answer, Control, ControlError, Known};
 pub use counts::ModelStats;
 pub use error::InferError;

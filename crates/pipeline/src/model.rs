@@ -12,14 +12,15 @@ use paceline_backend::{
     EarlySender, Health, Instance, Item, Output, Ragged, WarmUp, run_on_thread, step_on_thread,
 };
 use paceline_batch::{
-    BatchRecord, Batcher, Explanation, Key, Limits, Priority, Runner, Settings, Stats, Stepper, Tag,
+    BatchRecord, Batcher, Cause, Explanation, Key, Limits, Priority, Runner, Settings, Stats,
+    Stepper, Tag,
 };
 use paceline_types::{Dim, Signature, Tensor, TensorSpec};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
 use crate::{
-    Blueprint, Clock, InferError, Mode, ModelStats, OpenError, Results, Ride, Sequence,
+    Blueprint, Clock, Host, InferError, Mode, ModelStats, OpenError, Results, Ride, Sequence,
     SequenceError, VersionPolicy,
     adapt::Adapter,
     counts::Counts,
@@ -92,6 +93,11 @@ pub struct Ask {
     pub priority: Priority,
     /// How long its answer is worth waiting for.
     pub timeout: Option<Duration>,
+    /// By when its answer is wanted, where that is later than at once; it is not dropped for being
+    /// late.
+    pub wanted: Option<Duration>,
+    /// How many results that come before the last may wait to be read; 64 where it is left out.
+    pub early_results: Option<usize>,
     /// Whose request it is, for fairness.
     pub stream: Option<u64>,
     /// The sequence that it belongs to; needed where the model is stateful.
@@ -109,6 +115,27 @@ impl Model {
     ///
     /// When any part of it is not right; nothing is left behind then.
     pub fn open(blueprint: Blueprint) -> Result<(Arc<Self>, Clock), OpenError> {
+        Self::open_on(blueprint, &mut |name, puller, instance, ended| {
+            let is_instant = instance.is_instant();
+            let runner = Runner::new(puller, instance);
+            if is_instant {
+                runner.lend(ended);
+                return Ok(());
+            }
+            run_on_thread(name, runner, ended)
+        })
+    }
+
+    /// As [`open`](Self::open), with a say in where instances run: on a thread each, or on those of
+    /// their clients, unless time is to be a simulation's.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_on(
+        blueprint: Blueprint,
+        host: &mut Host<'_>,
+    ) -> Result<(Arc<Self>, Clock), OpenError> {
         let Blueprint {
             name,
             version,
@@ -161,7 +188,7 @@ impl Model {
             batcher.learn(if ragged.inputs.is_empty() { 0 } else { length }, rows, took);
         }
         let healths = ready.iter().map(Instance::health).collect();
-        let n_alive = start(&name, &batcher, ready, seats)?;
+        let n_alive = start(&name, &batcher, ready, (seats, host))?;
         let (signature, padded) = as_clients_see_it(&full, &ragged);
         let is_free = |spec: &TensorSpec| spec.dims.contains(&Dim::Any);
         let model = Self {
@@ -255,7 +282,7 @@ impl Model {
     /// streams. Dropping them withdraws the request.
     pub fn infer_stream(&self, ask: Ask) -> Results {
         let counting = self.counts.begin();
-        let (early, results) = mpsc::channel(EARLY_RESULTS);
+        let (early, results) = mpsc::channel(ask.early_results.unwrap_or(EARLY_RESULTS).max(1));
         Results::new(counting, results, self.submit(ask, Some(early)))
     }
 
@@ -345,6 +372,7 @@ impl Model {
             length: u32::try_from(length).unwrap_or(u32::MAX),
             priority: ask.priority,
             timeout: ask.timeout,
+            wanted: ask.wanted,
             stream: ask.stream,
             ..Tag::default()
         };
@@ -418,18 +446,17 @@ impl std::fmt::Debug for Model {
     }
 }
 
-/// Runs each instance on a thread of its own, in steps where it has seats, or on those of its clients,
-/// and keeps count of those that live.
+/// Has each instance run, in steps where it has seats, and keeps count of those that live.
 fn start(
     name: &str,
     batcher: &Batcher<Item, Output, Vec<Tensor>>,
     instances: Vec<Instance>,
-    seats: Option<usize>,
+    (seats, host): (Option<usize>, &mut Host<'_>),
 ) -> std::io::Result<Arc<AtomicUsize>> {
     let n_alive = Arc::new(AtomicUsize::new(instances.len()));
     for (number, instance) in instances.into_iter().enumerate() {
         let (alive, model) = (Arc::clone(&n_alive), name.to_owned());
-        let ended = move |ended| {
+        let ended = move |ended: Result<(), Cause>| {
             alive.fetch_sub(1, Ordering::Relaxed);
             if let Err(cause) = ended {
                 tracing::error!(model, number, %cause, "an instance is gone for good");
@@ -441,13 +468,7 @@ fn start(
             step_on_thread(thread, stepper, ended)?;
             continue;
         }
-        let is_instant = instance.is_instant();
-        let runner = Runner::new(batcher.attach(), instance);
-        if is_instant {
-            runner.lend(ended);
-        } else {
-            run_on_thread(thread, runner, ended)?;
-        }
+        host(thread, batcher.attach(), instance, Box::new(ended))?;
     }
     Ok(n_alive)
 }

@@ -37,6 +37,9 @@ pub struct OnnxSection {
     /// Inputs that always have the same value, so that clients do not send them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub constants: BTreeMap<String, Constant>,
+    /// What inputs are when the model is warmed up, where it does not take any number.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub warm_up: BTreeMap<String, f32>,
     /// Shapes, batch included, that the file leaves out or tells wrong; -1 for what varies.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
@@ -167,6 +170,7 @@ impl OnnxSection {
             batched: self.batched,
             states: self.states.iter().map(state).collect(),
             constants: self.constants.iter().map(constant).collect::<Result<_, _>>()?,
+            trial_values: self.warm_up.clone(),
             shapes: self.shapes.iter().map(shape).collect::<Result<_, String>>()?,
             library: self.library.clone(),
             library_dirs: self.library_dirs.clone(),

@@ -19,7 +19,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("simd", &[]),
     ("asr", &["simd"]),
     ("audio", &["batch", "simd", "types"]),
-    ("pipeline", &["audio", "backend", "batch", "types"]),
+    ("text", &[]),
+    ("pipeline", &["audio", "backend", "batch", "text", "types"]),
     ("ingest", &["pipeline", "batch", "types"]),
     ("api", &["pipeline", "batch", "types"]),
     (
@@ -84,6 +85,13 @@ const PURE: &[&str] = &[
     "pipeline/src/speech/order.rs",
     "pipeline/src/speech/segmented.rs",
     "pipeline/src/speech/simple.rs",
+    "pipeline/src/synthesis/bind.rs",
+    "pipeline/src/synthesis/listener.rs",
+    "pipeline/src/synthesis/plan.rs",
+    "pipeline/src/synthesis/playback.rs",
+    "pipeline/src/synthesis/seam.rs",
+    "pipeline/src/synthesis/shape.rs",
+    "pipeline/src/synthesis/tape.rs",
 ];
 
 fn crates() -> PathBuf {
