@@ -19,7 +19,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    routing::{MethodRouter, get, post},
+    routing::{MethodRouter, delete, get, post},
 };
 
 use tower_http::{compression::CompressionLayer, decompression::RequestDecompressionLayer};
@@ -27,7 +27,7 @@ use tower_http::{compression::CompressionLayer, decompression::RequestDecompress
 use crate::{
     access::{Needs, Role},
     gate::{Gate, Guard, Wire, browser::CorsLayer},
-    ws,
+    speak, ws,
 };
 pub use crate::{
     app::{App, Readiness},
@@ -72,6 +72,14 @@ fn routes() -> Vec<Route> {
         ("/api/v1/simple", STREAM, get(ws::simple)),
         ("/api/v1/segmented", STREAM, get(ws::segmented)),
         ("/api/v1/health", ALL, get(ws::health)),
+        ("/v1/audio/speech", INFER, post(speak::openai::speech)),
+        ("/v1/speak", INFER, get(speak::deepgram::converse).post(speak::deepgram::speak)),
+        ("/tts", INFER, get(speak::seed::get).post(speak::seed::form)),
+        ("/audio/speech", INFER, post(speak::seed::speech)),
+        ("/v1/voices", INFER, get(speak::voices::list).post(speak::voices::register)),
+        ("/v1/voices/{voice}", INFER, delete(speak::voices::delete)),
+        ("/voice-clones", INFER, get(speak::voices::list).post(speak::voices::register)),
+        ("/voice-clones/{voice}", INFER, delete(speak::voices::delete)),
         ("/openapi.json", ALL, get(openapi::json)),
         ("/docs", ALL, get(openapi::page)),
     ]

@@ -8,6 +8,7 @@ pub mod grpc;
 pub mod http;
 pub mod insight;
 pub mod oip;
+mod speak;
 pub mod tls;
 pub mod ws;
 

@@ -18,7 +18,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use paceline_pipeline::speech::Speech;
+use paceline_pipeline::{speech::Speech, synthesis::Synthesis};
 use paceline_types::ErrorCode;
 use serde::Serialize;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -33,6 +33,8 @@ use terms::Kind;
 pub struct Streams {
     /// Where sessions are opened.
     pub speech: Speech,
+    /// Where text is spoken.
+    pub synthesis: Synthesis,
     /// Bounds of each socket.
     pub limits: SocketLimits,
     /// What a stream is counted by until its socket is closed; whoever stops the server waits for

@@ -17,10 +17,13 @@
 //! # Ok::<(), paceline_audio::DecodeError>(())
 //! ```
 //!
+//! [`encode`] is the way back, for sound that leaves as it is made.
+//!
 //! [`silero`] says how likely each 32 ms of audio is speech; [`segment`] makes utterances of that.
 
 mod bounds;
 mod decode;
+pub mod encode;
 mod encoding;
 mod error;
 mod resample;

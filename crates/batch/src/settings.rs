@@ -100,6 +100,14 @@ pub enum Preset {
     Throughput,
     /// 64 items, 200 ms: nobody waits for a single answer.
     Offline,
+    /// 32 items, 20 ms: a vocoder with one listener, who is to hear the first sound soon.
+    OneListener,
+    /// 32 items, 50 ms: a vocoder with two to five listeners at once.
+    FewListeners,
+    /// 32 items, 100 ms: a vocoder with ten listeners and more.
+    ManyListeners,
+    /// 32 items, 200 ms: a vocoder whose sound goes into files.
+    NoListener,
 }
 
 /// The policies by name.
@@ -144,6 +152,10 @@ impl Settings {
             Preset::Balanced => (16, 5),
             Preset::Throughput => (64, 20),
             Preset::Offline => (64, 200),
+            Preset::OneListener => (32, 20),
+            Preset::FewListeners => (32, 50),
+            Preset::ManyListeners => (32, 100),
+            Preset::NoListener => (32, 200),
         };
         let largest_size = self.sizes.last().copied();
         let max_items = self.max_items.or(largest_size).unwrap_or(preset_items);
@@ -321,7 +333,16 @@ mod tests {
 
     #[test]
     fn every_preset_is_valid_alone() {
-        for preset in [Preset::Latency, Preset::Balanced, Preset::Throughput, Preset::Offline] {
+        for preset in [
+            Preset::Latency,
+            Preset::Balanced,
+            Preset::Throughput,
+            Preset::Offline,
+            Preset::OneListener,
+            Preset::FewListeners,
+            Preset::ManyListeners,
+            Preset::NoListener,
+        ] {
             for policy in [PolicyName::Adaptive, PolicyName::Fixed] {
                 Settings { preset, policy, ..Settings::default() }.validate().unwrap();
             }
@@ -379,10 +400,10 @@ mod tests {
     fn the_fixed_rules_of_thirty_two_items_fire_early_at_twenty_five() {
         let limits = Settings {
             policy: PolicyName::Fixed,
-            max_items: Some(32),
-            max_wait: Some(Duration::from_millis(50)),
+            preset: Preset::FewListeners,
             ..Settings::default()
         };
+        assert_eq!(limits.validate().unwrap().max_wait(), Duration::from_millis(50));
 
         assert_eq!(
             limits.validate().unwrap().policy(),

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use paceline_batch::{FireReason, Moment, Next, PolicyName, Scheduler, Settings, Tag};
+use paceline_batch::{FireReason, Landing, Moment, Next, PolicyName, Scheduler, Settings, Tag};
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -37,7 +37,8 @@ fn pull(scheduler: &mut Scheduler<u32>, now: u64) -> Result<(Vec<u32>, FireReaso
     match scheduler.next(at(now)) {
         Next::Batch(batch) => {
             let items = batch.boarded.iter().map(|item| item.payload).collect();
-            scheduler.finish(batch.flight, None, [], at(now));
+            let landing = Landing { took: None, failed: 0, late: 0 };
+            scheduler.finish(batch.flight, landing, [], at(now));
             Ok((items, batch.facts.fired))
         }
         Next::HoldUntil(until) => Err(until),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-use crate::commands::{bench::BenchArgs, stream::StreamArgs};
+use crate::commands::{bench::BenchArgs, speak::SpeakArgs, stream::StreamArgs};
 
 /// Serves models to streams: audio sockets, camera feeds and plain requests ride together through
 /// the model as batches, and leave in order.
@@ -34,8 +34,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Stream audio to a server and print what it hears
     Stream(StreamArgs),
-    /// Have a server speak a text (not in this version)
-    Speak,
+    /// Have a server speak a text
+    Speak(SpeakArgs),
     /// Feed frames of simulated cameras to a server (not in this version)
     Feed,
 }

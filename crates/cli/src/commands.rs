@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod models;
 pub(crate) mod serve;
+pub(crate) mod speak;
 pub(crate) mod stream;
 
 use paceline_server::config::{Config, load::load};

@@ -27,7 +27,8 @@ fn main() -> ExitCode {
         Command::Models(models) => commands::models::run(&models),
         Command::Bench(bench) => commands::bench::run(&bench),
         Command::Stream(stream) => commands::stream::run(&stream),
-        Command::Speak | Command::Feed => Err(Failure::NotYet),
+        Command::Speak(speak) => commands::speak::run(&speak),
+        Command::Feed => Err(Failure::NotYet),
     };
     exit::code(done)
 }

@@ -142,6 +142,48 @@ pub fn draw_stress(stress: &Stress) -> String {
     drawing("N requests at once: one by one against batched", &panels)
 }
 
+/// Lines by name over one quantity.
+#[derive(Debug, Clone)]
+pub struct CurvePanel {
+    /// What it shows.
+    pub title: String,
+    /// What goes to the right.
+    pub x: String,
+    /// What goes up.
+    pub y: String,
+    /// Each line's name and points.
+    pub lines: Vec<(String, Vec<(f64, f64)>)>,
+}
+
+/// Any lines over any quantity, which is drawn on a logarithmic axis.
+#[must_use]
+pub fn draw_curves(head: &str, panels: &[CurvePanel]) -> String {
+    let panels: Vec<Panel> = panels
+        .iter()
+        .map(|panel| Panel {
+            title: panel.title.clone(),
+            x: Axis {
+                ticks: panel
+                    .lines
+                    .first()
+                    .map_or_else(Vec::new, |(_, points)| points.iter().map(|(x, _)| *x).collect()),
+                ..Axis::new(&panel.x, Kind::Log)
+            },
+            y: Axis::new(&panel.y, Kind::Linear),
+            lines: panel
+                .lines
+                .iter()
+                .enumerate()
+                .map(|(at, (name, points))| Line {
+                    points: points.clone(),
+                    ..dotted(name, at % COLOURS)
+                })
+                .collect(),
+        })
+        .collect();
+    drawing(head, &panels)
+}
+
 fn load(row: &Row) -> f64 {
     row.offered_per_s.or(row.concurrency.map(as_f64)).unwrap_or(0.0)
 }

@@ -32,12 +32,14 @@ use std::{
     time::Duration,
 };
 
+use paceline_audio::{Bounds, DecodeError, Decoder, Encoding, Source};
 use paceline_types::{Dim, Signature};
 use tokio::sync::Semaphore;
 
 pub use counts::SynthesisStats;
 pub use error::SynthesisError;
 pub use listener::{Listener, Next, Pace};
+pub use paceline_audio::encode::{Container, EncodeError, Encoder, wav_header};
 pub use plan::{Planner, Window};
 pub use playback::Playback;
 pub use reader::{Phones, PlainText, Reader};
@@ -82,8 +84,8 @@ pub struct Synthesis(Arc<Shared>);
 struct Shared {
     models: Arc<Models>,
     settings: SynthesisSettings,
-    /// By the name of their token model.
-    pairs: RwLock<BTreeMap<String, Arc<Pair>>>,
+    /// In the order in which they were added; the first speaks for those who name none.
+    pairs: RwLock<Vec<Arc<Pair>>>,
     /// Listeners that may still come.
     places: Arc<Semaphore>,
     counts: Arc<Counts>,
@@ -177,7 +179,9 @@ impl Synthesis {
         for voice in pair.voices.list() {
             pair.stages(&self.0.models, &voice.content, &BTreeMap::new())?;
         }
-        self.0.pairs.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), pair);
+        let mut pairs = self.0.pairs.write().unwrap_or_else(PoisonError::into_inner);
+        pairs.retain(|pair| pair.name != name);
+        pairs.push(pair);
         Ok(())
     }
 
@@ -187,15 +191,7 @@ impl Synthesis {
     ///
     /// When what is asked for is not there, or makes no sense, or too many listen.
     pub fn open(&self, request: &Request) -> Result<Session, SynthesisError> {
-        let pair = self.pair(request.model.as_deref())?;
-        let voice = pair.voices.find(request.voice.as_deref())?;
-        let (actual, limit) = (request.text.chars().count(), self.0.settings.max_text);
-        if limit < actual {
-            return Err(SynthesisError::TooLong { actual, limit });
-        }
-        pair.check_language(request.language.as_deref())?;
-        let stages = pair.stages(&self.0.models, &voice.content, &request.parameters)?;
-        pair.check_speed(&stages, &request.parameters)?;
+        let (pair, stages) = self.prepare(request)?;
         let parts = pair.reader.split(&request.text);
         let parts: VecDeque<_> = parts.iter().filter_map(|part| pair.reader.encode(part)).collect();
         if parts.is_empty() {
@@ -208,10 +204,32 @@ impl Synthesis {
         Ok(Session::new(pair, stages, parts, place))
     }
 
-    /// The pairs that speak, by name.
+    /// Whether what is asked for is there, whatever is to be said.
+    ///
+    /// # Errors
+    ///
+    /// When it is not, and what is.
+    pub fn check(&self, request: &Request) -> Result<(), SynthesisError> {
+        self.prepare(request).map(drop)
+    }
+
+    fn prepare(&self, request: &Request) -> Result<(Arc<Pair>, (Stage, Stage)), SynthesisError> {
+        let pair = self.pair(request.model.as_deref())?;
+        let voice = pair.voices.find(request.voice.as_deref())?;
+        let (actual, limit) = (request.text.chars().count(), self.0.settings.max_text);
+        if limit < actual {
+            return Err(SynthesisError::TooLong { actual, limit });
+        }
+        pair.check_language(request.language.as_deref())?;
+        let stages = pair.stages(&self.0.models, &voice.content, &request.parameters)?;
+        pair.check_speed(&stages, &request.parameters)?;
+        Ok((pair, stages))
+    }
+
+    /// The pairs that speak.
     #[must_use]
     pub fn pairs(&self) -> Vec<Arc<Pair>> {
-        self.0.pairs.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0.pairs.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The pair that is asked for, or the default one.
@@ -222,14 +240,12 @@ impl Synthesis {
     pub fn pair(&self, asked: Option<&str>) -> Result<Arc<Pair>, SynthesisError> {
         let pairs = self.0.pairs.read().unwrap_or_else(PoisonError::into_inner);
         let Some(asked) = asked.or(self.0.settings.model.as_deref()) else {
-            return pairs.values().next().cloned().ok_or(SynthesisError::None);
+            return pairs.first().cloned().ok_or(SynthesisError::None);
         };
-        pairs.get(asked).cloned().ok_or_else(|| match pairs.len() {
+        let names = || pairs.iter().map(|pair| pair.name.as_str()).collect::<Vec<_>>().join(", ");
+        pairs.iter().find(|pair| pair.name == asked).cloned().ok_or_else(|| match pairs.len() {
             0 => SynthesisError::None,
-            _ => SynthesisError::UnknownModel {
-                asked: clip(asked),
-                known: pairs.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
-            },
+            _ => SynthesisError::UnknownModel { asked: clip(asked), known: names() },
         })
     }
 
@@ -381,3 +397,21 @@ fn main_input(vocoder: &Model) -> Option<String> {
     let main = inputs.iter().find(|spec| spec.dims.last() == Some(&Dim::Any))?;
     Some(main.name.clone())
 }
+
+/// The samples of a recording that says how somebody sounds, at this rate and in mono.
+///
+/// # Errors
+///
+/// When it cannot be read.
+pub fn reference(recording: &[u8], rate: u32) -> Result<Vec<f32>, DecodeError> {
+    let bounds = Bounds { max_duration: MAX_REFERENCE, ..Bounds::default() };
+    let mut decoder = Decoder::new(Source::container(Encoding::Auto), rate, &bounds)?;
+    let mut planes: Vec<Vec<f32>> = Vec::new();
+    decoder.push(recording, &mut planes)?;
+    decoder.finish(&mut planes)?;
+    let mut planes = planes.into_iter();
+    Ok(planes.next().unwrap_or_default())
+}
+
+/// Longest recording of a voice.
+const MAX_REFERENCE: Duration = Duration::from_mins(1);

@@ -7,6 +7,7 @@ mod access;
 pub mod load;
 mod secret;
 mod speech;
+mod synthesis;
 
 use std::{
     collections::BTreeMap,
@@ -25,6 +26,7 @@ pub use self::{
     access::{RoleName, TlsSection, TokenSection},
     secret::Secret,
     speech::SpeechSection,
+    synthesis::SynthesisSection,
 };
 pub use crate::{
     onnx::{Constant, Device, EngineName, LevelName, OnnxSection},
@@ -40,6 +42,8 @@ pub struct Config {
     pub server: ServerSection,
     /// Streams of audio.
     pub speech: SpeechSection,
+    /// Text that is to be spoken.
+    pub synthesis: SynthesisSection,
     /// Models beyond those of the repository, and changes to those, by name.
     pub models: BTreeMap<String, ModelSection>,
     /// Cameras on Redis Streams; none where it is left out.
@@ -122,6 +126,7 @@ impl Default for Config {
         Self {
             server: ServerSection::default(),
             speech: SpeechSection::default(),
+            synthesis: SynthesisSection::default(),
             models: BTreeMap::from([
                 ("simulated".to_owned(), simulated),
                 ("simulated-speech".to_owned(), speech),
@@ -243,6 +248,9 @@ pub struct ModelSection {
     /// For `backend = "remote"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteSection>,
+    /// For models that give tokens for a text: which vocoder makes sound of them, and how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synthesis: Option<paceline_pipeline::synthesis::PairSettings>,
     /// Which axes are padded where items differ in length.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub padding: Option<PaddingSection>,

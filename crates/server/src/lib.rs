@@ -8,6 +8,7 @@ mod onnx;
 mod python;
 mod remote;
 mod repository;
+mod speakers;
 mod supervise;
 mod triton;
 mod wire;

@@ -13,13 +13,14 @@ use std::{
 };
 
 use paceline_api::oip::pbtxt;
-use paceline_backend::{Backend, BackendError, Ragged, Simulated, simulated};
+use paceline_backend::{Backend, BackendError, Ragged, simulated};
 use paceline_backend_moonshine::{Knowledge, MoonshineBackend, SAMPLE_RATE};
 use paceline_backend_onnx::{OnnxBackend, OnnxOptions};
 use paceline_backend_python::PythonBackend;
 use paceline_backend_remote::RemoteModel;
 use paceline_pipeline::{
     Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy, adapt,
+    synthesis::PairSettings,
 };
 use paceline_types::{DType, Signature};
 
@@ -82,6 +83,28 @@ pub fn load(
         blueprints.extend(load_one(repository, &name, configured.get(&name))?);
     }
     Ok(blueprints)
+}
+
+/// The token models that speak with a vocoder, and how.
+///
+/// # Errors
+///
+/// When a `model.toml` cannot be read.
+pub(crate) fn speakers(
+    repository: &Path,
+    configured: &BTreeMap<String, ModelSection>,
+) -> Result<Vec<(String, PairSettings)>, LoadError> {
+    let mut pairs = Vec::new();
+    let mut names = folders(repository);
+    names.sort_unstable();
+    for name in names.into_iter().filter(|name| !configured.contains_key(name)) {
+        let section = read_section(&repository.join(&name), &ModelName::parse(&name)?)?;
+        pairs.extend(section.synthesis.map(|pair| (name, pair)));
+    }
+    for (name, section) in configured {
+        pairs.extend(section.synthesis.clone().map(|pair| (name.clone(), pair)));
+    }
+    Ok(pairs)
 }
 
 /// The versions to be served of one model, from its folder or from the configuration; at least
@@ -285,8 +308,8 @@ fn padding(backend: BackendName, section: &ModelSection) -> PaddingSection {
 
 fn simulated_build(settings: simulated::Settings) -> Build {
     Arc::new(move |instance| {
-        let model = Simulated::build(settings.clone(), instance as u64);
-        Ok(Box::new(model.map_err(|error| BackendError::Load(error.to_string()))?))
+        let model = simulated::build(&settings, instance as u64);
+        model.map_err(|error| BackendError::Load(error.to_string()))
     })
 }
 

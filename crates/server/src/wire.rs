@@ -6,10 +6,12 @@ use paceline_api::{
     App, Readiness,
     grpc::{self, DescriptorError},
     http::{self, Listening, Places, ServeLimits},
-    ws::Streams,
+    ws::{SocketLimits, Streams},
 };
 use paceline_ingest::{Cameras, RawTensors};
-use paceline_pipeline::{Models, VoiceDetector, VoiceStartError, speech::Speech};
+use paceline_pipeline::{
+    Models, VoiceDetector, VoiceStartError, speech::Speech, synthesis::Synthesis,
+};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -18,6 +20,7 @@ use crate::{
     certificates::Certificates,
     config::{Config, ServerSection},
     control::Repository,
+    repository, speakers,
 };
 
 /// A server that is ready to run.
@@ -27,6 +30,7 @@ pub struct Server {
     models: Arc<Models>,
     voices: VoiceDetector,
     speech: Speech,
+    synthesis: Synthesis,
     readiness: Arc<Readiness>,
     address: SocketAddr,
     grpc_address: SocketAddr,
@@ -74,12 +78,13 @@ impl Server {
     ///
     /// When strangers could get in, a model cannot be served or an address cannot be had.
     pub async fn build(config: Config) -> Result<Self, StartError> {
-        let Config { server, speech, models: configured, cameras } = config;
+        let Config { server, speech, synthesis, models: configured, cameras } = config;
         let Gates { http: http_gate, grpc: grpc_gate, admin: admin_gate, tls } =
             Gates::build(&server)?;
         let limits = limits(&server);
         let mut supervisor = Supervisor::new(server.drain_timeout);
         let models = Arc::new(Models::default());
+        let speakers = repository::speakers(&server.model_repository, &configured)?;
         let repository = Repository::new(
             server.model_repository.clone(),
             configured,
@@ -91,12 +96,9 @@ impl Server {
         let voices = VoiceDetector::start(speech.voices())?;
         let sockets = speech.sockets();
         let speech = Speech::new(Arc::clone(&models), voices.clone(), speech.settings(&models));
-        let streams = Streams {
-            speech: speech.clone(),
-            limits: sockets,
-            open: supervisor.connections(),
-            stop: supervisor.stop_intake(),
-        };
+        let synthesis = Synthesis::new(Arc::clone(&models), synthesis.settings());
+        let synthesis = speakers::added(synthesis, &server.model_repository, speakers)?;
+        let streams = streams(&speech, &synthesis, sockets, &supervisor);
         let app = App {
             models: Arc::clone(&models),
             readiness: Arc::clone(&readiness),
@@ -148,6 +150,7 @@ impl Server {
             models,
             voices,
             speech,
+            synthesis,
             readiness,
             address,
             grpc_address,
@@ -185,6 +188,12 @@ impl Server {
         &self.speech
     }
 
+    /// Text that is to be spoken.
+    #[must_use]
+    pub const fn synthesis(&self) -> &Synthesis {
+        &self.synthesis
+    }
+
     /// Serves until `shutdown` resolves, then drains: readiness turns false, the doors stop
     /// taking, open requests finish, and the models end because nothing comes any more.
     ///
@@ -203,6 +212,16 @@ impl Server {
         };
         supervisor.run(shutdown, close).await
     }
+}
+
+fn streams(
+    speech: &Speech,
+    synthesis: &Synthesis,
+    limits: SocketLimits,
+    supervisor: &Supervisor,
+) -> Streams {
+    let (open, stop) = (supervisor.connections(), supervisor.stop_intake());
+    Streams { speech: speech.clone(), synthesis: synthesis.clone(), limits, open, stop }
 }
 
 fn limits(section: &ServerSection) -> ServeLimits {

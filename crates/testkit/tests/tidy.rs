@@ -36,12 +36,14 @@ const EDGES: &[(&str, &[&str])] = &[
             "batch",
             "ingest",
             "pipeline",
+            "text",
             "types",
         ],
     ),
     ("load", &[]),
-    // `audio`: the stream bench knows when the voice detector must have decided.
-    ("cli", &["api", "audio", "batch", "load", "server", "types"]),
+    // `audio`: the stream bench knows when the voice detector must have decided. `pipeline`: the
+    // synthesis bench runs what decides in sessions.
+    ("cli", &["api", "audio", "batch", "load", "pipeline", "server", "types"]),
     // The client's half of gRPC, and where a camera's frames go.
     ("chaos", &["api", "ingest"]),
     ("testkit", &[]),

@@ -1,6 +1,6 @@
 //! What this door takes and gives, as an `OpenAPI` document for programs and as a page for people.
 //!
-//! `openapi/document.json` is written by hand. Added to it here is what the code knows better: the
+//! `openapi/document.json` is written by hand, and `openapi/speak.json`, which is about synthesis. Added to it here is what the code knows better: the
 //! version, the closed sets of words, and the second path under which each model can be reached.
 
 mod page;
@@ -33,6 +33,13 @@ pub(super) async fn page() -> Response {
 fn document() -> Value {
     let mut document: Value =
         serde_json::from_str(include_str!("openapi/document.json")).unwrap_or_default();
+    let speak: Value = serde_json::from_str(include_str!("openapi/speak.json")).unwrap_or_default();
+    if let (Value::Array(tags), Value::Array(more)) = (&mut document["tags"], &speak["tags"]) {
+        tags.extend(more.iter().cloned());
+    }
+    if let (Value::Object(paths), Value::Object(more)) = (&mut document["paths"], &speak["paths"]) {
+        paths.extend(more.clone());
+    }
     document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
     let schemas = &mut document["components"]["schemas"];
     schemas["ErrorCode"]["enum"] = json!(ErrorCode::ALL.map(ErrorCode::as_str));

@@ -6,6 +6,7 @@ use paceline_api::ws::{SocketLimits, Streams};
 use paceline_pipeline::{
     Models, VoiceDetector, VoiceSettings,
     speech::{Bounds, Speech, SpeechLimits, SpeechSettings},
+    synthesis::{Synthesis, SynthesisSettings},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -18,6 +19,7 @@ pub(crate) fn no_streams(models: &Arc<Models>) -> Streams {
     };
     Streams {
         speech: Speech::new(Arc::clone(models), voices, settings),
+        synthesis: Synthesis::new(Arc::clone(models), SynthesisSettings::default()),
         limits: SocketLimits::default(),
         open: TaskTracker::new(),
         stop: CancellationToken::new(),

@@ -186,6 +186,8 @@ impl fmt::Display for Why {
                 "one more would save {saving:.1?} of a device, less than waiting for it would cost"
             ),
             Self::HeldLongest(wait) => write!(f, "it was held for the longest allowed, {wait:.1?}"),
+            Self::WantedLater => f.write_str("all are wanted later, so nobody loses by waiting"),
+            Self::WantedNow => f.write_str("it is time for those who are wanted first"),
             Self::DeadlineIsNear => f.write_str("its earliest deadline allows no more waiting"),
             Self::Pays { saving, chance, cost } => write!(
                 f,

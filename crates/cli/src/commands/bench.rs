@@ -8,6 +8,7 @@ mod own_server;
 mod policy;
 mod stream;
 mod stress;
+mod tts;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
@@ -29,6 +30,8 @@ enum What {
     Grpc(Box<grpc::GrpcArgs>),
     /// Compare batching policies in a simulation that takes seconds and repeats exactly
     Policy(policy::PolicyArgs),
+    /// See how many listeners one vocoder serves without a gap, in a simulation that takes seconds
+    Tts(tts::TtsArgs),
     /// Play many real-time streams of speech and silence, and see whether the server keeps up
     Stream(stream::StreamArgs),
 }
@@ -39,6 +42,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         What::Grpc(args) => wait(grpc::run(args))?,
         What::Stream(args) => stream::run(args)?,
         What::Policy(args) => policy::run(args)?,
+        What::Tts(args) => tts::run(args)?,
     };
     exit::print(&text)
 }

@@ -12,7 +12,7 @@ use crate::rig::{Rig, all, expected, shape};
 type Wish = (String, u8, u8, u64);
 
 fn wishes() -> impl Strategy<Value = Vec<Wish>> {
-    vec(("[a-z ]{1,90}", 0_u8..3, 1_u8..3, 0_u64..900), 1..10)
+    vec(("[a-z][a-z ]{0,90}", 0_u8..3, 1_u8..3, 0_u64..900), 1..10)
 }
 
 fn shapes() -> impl Strategy<Value = ChunkShape> {
@@ -142,7 +142,7 @@ async fn whoever_leaves_costs_the_vocoder_nothing_more() {
     gone.abort();
     assert!(gone.await.unwrap_err().is_cancelled());
     first.await.unwrap().unwrap();
-    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    tokio::time::sleep(std::time::Duration::from_mins(1)).await;
 
     assert_eq!(rig.calls(), [1], "what waited was withdrawn");
     let stats = rig.synthesis.stats();

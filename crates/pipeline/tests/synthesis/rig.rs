@@ -78,8 +78,8 @@ impl Rig {
         let models = Arc::new(Models::default());
         let calls = Arc::default();
         let nothing = Arc::default();
-        open(&models, "tokens", Answer::Tokens, Settings::default(), |_| Duration::ZERO, &nothing);
-        open(&models, "vocoder", Answer::Sound, batch, vocoder_curve, &calls);
+        open(&models, Answer::Tokens, Settings::default(), |_| Duration::ZERO, &nothing);
+        open(&models, Answer::Sound, batch, vocoder_curve, &calls);
         let synthesis = Synthesis::new(Arc::clone(&models), settings);
         let voice = |code: f32| VoiceSettings {
             inputs: BTreeMap::from([("embedding".to_owned(), vec![code])]),
@@ -121,7 +121,6 @@ impl Rig {
 
 fn open(
     models: &Models,
-    name: &str,
     answer: Answer,
     batch: Settings,
     curve: fn(usize) -> Duration,
@@ -129,6 +128,7 @@ fn open(
 ) {
     let settings = simulated::Settings { answer, ..simulated::Settings::default() };
     let is_vocoder = answer == Answer::Sound;
+    let name = if is_vocoder { "vocoder" } else { "tokens" };
     let blueprint = Blueprint {
         name: name.to_owned(),
         version: 1,

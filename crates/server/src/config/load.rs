@@ -72,6 +72,7 @@ pub fn load(
         let place = if is_secret(path) { path } else { argument };
         parse(&table, &format!("--set {place}"))?;
     }
+    lay_over_folders(&mut table)?;
     let mut config = parse(&table, "configuration")?;
     for token in &mut config.server.tokens {
         let held = environment.iter().find(|(name, _)| token.token_env.as_ref() == Some(name));
@@ -139,6 +140,27 @@ fn suggestion(message: &str) -> Option<String> {
         .filter(|(distance, known)| *distance * 3 <= known.len().max(3))
         .min()
         .map(|(_, known)| known.to_owned())
+}
+
+/// What is said of a model that has a folder changes what its `model.toml` says, and does not replace
+/// it.
+fn lay_over_folders(table: &mut Table) -> Result<(), ConfigError> {
+    let repository = table.get("server").and_then(|server| server.get("model_repository"));
+    let Some(repository) = repository.and_then(Value::as_str).map(PathBuf::from) else {
+        return Ok(());
+    };
+    let Some(Value::Table(models)) = table.get_mut("models") else { return Ok(()) };
+    for (name, section) in models {
+        let path = repository.join(name).join("model.toml");
+        let (Ok(text), Value::Table(own)) = (std::fs::read_to_string(&path), section) else {
+            continue;
+        };
+        let place = path.display().to_string();
+        let mut whole: Table = toml::from_str(&text).map_err(|error| invalid(&place, &error))?;
+        merge(&mut whole, std::mem::take(own));
+        *own = whole;
+    }
+    Ok(())
 }
 
 /// Lays one table over another.
@@ -220,6 +242,27 @@ mod tests {
         assert_eq!((batch.max_items, batch.max_wait), (Some(8), Some(Duration::from_millis(7))));
         assert_eq!(batch.sizes, [1, 2, 8]);
         batch.validate().unwrap();
+    }
+
+    #[test]
+    fn what_is_set_of_a_model_changes_its_folder_and_leaves_the_rest() {
+        let repository = tempfile::tempdir().unwrap();
+        let folder = repository.path().join("vocoder");
+        std::fs::create_dir(&folder).unwrap();
+        let text =
+            "backend = \"onnx\"\nwarm_up_length = 86\n[batch]\nmax_items = 8\nbuckets = [62]\n";
+        std::fs::write(folder.join("model.toml"), text).unwrap();
+        let sets = [
+            format!("server.model_repository={:?}", repository.path().display().to_string()),
+            "models.vocoder.batch.policy=fixed".to_owned(),
+        ];
+
+        let environment = [variable("PACELINE__MODELS__VOCODER__BATCH__MAX_ITEMS", "16")];
+        let vocoder = load(None, environment, &sets).unwrap().models.remove("vocoder").unwrap();
+
+        assert_eq!(vocoder.warm_up_length, Some(86));
+        assert_eq!(vocoder.batch.policy, paceline_batch::PolicyName::Fixed);
+        assert_eq!((vocoder.batch.max_items, vocoder.batch.max_wait), (Some(16), None));
     }
 
     #[test]

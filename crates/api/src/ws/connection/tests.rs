@@ -15,6 +15,7 @@ use paceline_backend::{
 use paceline_pipeline::{
     Blueprint, Mode, Model, Models, SequenceLimits, VersionPolicy, VoiceDetector, VoiceSettings,
     speech::{Bounds, Speech, SpeechLimits, SpeechSettings},
+    synthesis::{Synthesis, SynthesisSettings},
 };
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use serde_json::json;
@@ -88,6 +89,7 @@ fn streams(limits: SpeechLimits) -> Streams {
     let voices = VoiceDetector::start(VoiceSettings::default()).unwrap();
     let settings = SpeechSettings { model: "m".to_owned(), bounds: Bounds::default(), limits };
     Streams {
+        synthesis: Synthesis::new(Arc::clone(&models), SynthesisSettings::default()),
         speech: Speech::new(models, voices, settings),
         limits: SocketLimits::default(),
         open: TaskTracker::new(),
