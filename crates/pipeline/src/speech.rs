@@ -14,6 +14,7 @@
 //! Nothing here is unbounded: a session that has no room is not given more
 //! ([`Session::has_room`]), so that pressure reaches whoever sends.
 
+mod board;
 mod channel;
 mod counts;
 mod error;
@@ -32,6 +33,7 @@ use std::{
     thread::available_parallelism,
 };
 
+pub use board::RoundSight;
 pub use counts::SpeechStats;
 pub use error::SpeechError;
 pub use event::{Event, Lost, Report, Span, Transcript};
@@ -45,6 +47,7 @@ pub use terms::{INTERIM_INTERVAL, SpeechLimits, SpeechSettings, Style, Terms, Ut
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{Models, VoiceDetector};
+use board::Board;
 use counts::Counts;
 
 /// Samples a second that models and the voice detector get.
@@ -66,6 +69,7 @@ struct Shared {
     /// Heavy decoding that may still begin.
     decoders: Arc<Semaphore>,
     counts: Counts,
+    board: Arc<Board>,
 }
 
 impl Speech {
@@ -79,6 +83,7 @@ impl Speech {
             flights: Arc::new(Semaphore::new(limits.max_in_flight)),
             decoders: Arc::new(Semaphore::new(n_cores)),
             counts: Counts::default(),
+            board: Arc::default(),
             models,
             voices,
             settings,
@@ -115,6 +120,12 @@ impl Speech {
     pub fn stats(&self) -> SpeechStats {
         let in_use = self.0.settings.limits.max_streams - self.0.streams.available_permits();
         self.0.counts.read(in_use)
+    }
+
+    /// Every round that is under way, the oldest first.
+    #[must_use]
+    pub fn rounds(&self) -> Vec<RoundSight> {
+        self.0.board.look()
     }
 }
 

@@ -12,6 +12,7 @@ use paceline_audio::DecodeError;
 
 use super::{
     Event, RATE, Report, Speech, SpeechError, Style, Terms, Transcript,
+    board::Seat,
     channel::{Channel, Part, Said, Step},
     counts::Counts,
     event::Lost,
@@ -31,6 +32,7 @@ type Asking = Pin<Box<dyn Future<Output = Result<Answer, Lost>> + Send>>;
 #[derive(Debug)]
 pub struct Session {
     asker: Asker,
+    seat: Seat,
     style: Style,
     intake: Intake,
     /// What was pushed and is not decoded yet.
@@ -75,8 +77,10 @@ impl Session {
         let asker = Asker { speech, model, params, stream };
         asker.find()?;
         asker.counts().rounds.fetch_add(1, Ordering::Relaxed);
+        let seat = asker.speech.0.board.enter(stream, &asker.model, &style);
         Ok(Self {
             asker,
+            seat,
             style,
             intake,
             bytes: Bytes::new(),
@@ -135,7 +139,15 @@ impl Session {
     ///
     /// CANCEL SAFETY: everything that is waited for is kept.
     pub async fn next(&mut self) -> Event {
-        poll_fn(|context| self.poll_next(context)).await
+        poll_fn(|context| {
+            let polled = self.poll_next(context);
+            self.seat.waits(self.n_waiting());
+            if let Poll::Ready(event) = &polled {
+                self.seat.said(event);
+            }
+            polled
+        })
+        .await
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Event> {
@@ -181,6 +193,7 @@ impl Session {
         }
         let n_samples: usize = planes.iter().map(Vec::len).sum();
         self.asker.counts().samples.fetch_add(n_samples as u64, Ordering::Relaxed);
+        self.seat.heard(n_samples);
         for (lane, plane) in self.lanes.iter_mut().zip(&planes) {
             lane.channel.push(plane);
         }
