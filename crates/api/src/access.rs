@@ -5,7 +5,10 @@
 
 use std::fmt;
 
-use axum::http::{HeaderMap, header::AUTHORIZATION};
+use axum::http::{
+    HeaderMap,
+    header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL},
+};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
@@ -93,13 +96,22 @@ pub enum Credentials<'a> {
     Unknown,
 }
 
+/// The WebSocket subprotocols that carry a token as the one named after them. A page can set no
+/// other header of a WebSocket.
+pub(crate) const SUBPROTOCOLS: [&str; 2] = ["token", "bearer"];
+
 impl<'a> Credentials<'a> {
-    /// From `Authorization: Bearer x`, or `Token x`. gRPC metadata are such headers too.
+    /// From `Authorization: Bearer x`, or `Token x`; where there is no such header, from
+    /// `Sec-WebSocket-Protocol: token, x`. gRPC metadata are such headers too.
     #[must_use]
     pub fn from_headers(headers: &'a HeaderMap) -> Self {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
-            return if headers.contains_key(AUTHORIZATION) { Self::Unknown } else { Self::None };
+            return if headers.contains_key(AUTHORIZATION) {
+                Self::Unknown
+            } else {
+                Self::from_subprotocols(headers)
+            };
         };
         let value = value.as_bytes();
         for scheme in [&b"Bearer "[..], b"Token "] {
@@ -110,6 +122,20 @@ impl<'a> Credentials<'a> {
             }
         }
         Self::Unknown
+    }
+
+    fn from_subprotocols(headers: &'a HeaderMap) -> Self {
+        let mut values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+        let (Some(value), None) = (values.next(), values.next()) else { return Self::None };
+        let mut named = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        let is_ours = |name: &[u8]| SUBPROTOCOLS.iter().any(|own| name == own.as_bytes());
+        if !named.next().is_some_and(is_ours) {
+            return Self::None;
+        }
+        match (named.next(), named.next()) {
+            (Some(token), None) => Self::Token(token),
+            _ => Self::Unknown,
+        }
     }
 }
 
@@ -242,6 +268,23 @@ mod tests {
         let mut twice = headers("Bearer abc");
         twice.append(AUTHORIZATION, HeaderValue::from_static("Bearer def"));
         assert!(Credentials::from_headers(&twice) == Credentials::Unknown, "which one counts?");
+    }
+
+    #[test]
+    fn a_page_shows_its_token_as_a_subprotocol() {
+        let shown = |value| HeaderMap::from_iter([(SEC_WEBSOCKET_PROTOCOL, value)]);
+        let shown = |value| shown(HeaderValue::from_static(value));
+        for value in ["token, abc", "token,abc", "bearer, abc"] {
+            assert!(Credentials::from_headers(&shown(value)) == Credentials::Token(b"abc"));
+        }
+        assert!(Credentials::from_headers(&shown("chat")) == Credentials::None);
+        assert!(Credentials::from_headers(&shown("chat, token, abc")) == Credentials::None);
+        for value in ["token", "token, abc, def"] {
+            assert!(Credentials::from_headers(&shown(value)) == Credentials::Unknown, "{value}");
+        }
+        let mut both = shown("token, abc");
+        both.extend(headers("Bearer def"));
+        assert!(Credentials::from_headers(&both) == Credentials::Token(b"def"));
     }
 
     #[test]

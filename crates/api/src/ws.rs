@@ -23,7 +23,7 @@ use paceline_types::ErrorCode;
 use serde::Serialize;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ApiError, App};
+use crate::{ApiError, App, access::SUBPROTOCOLS};
 use connection::Connection;
 pub use limits::SocketLimits;
 use terms::Kind;
@@ -81,6 +81,8 @@ fn begin(
     // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
     let token = streams.open.token();
     Ok(upgrade
+        // A page that showed its token so wants to hear that it was understood.
+        .protocols(SUBPROTOCOLS)
         .read_buffer_size(read_buffer)
         .write_buffer_size(0)
         .max_write_buffer_size(max_write_buffer)
