@@ -7,7 +7,7 @@ use std::sync::{
 
 use paceline_pipeline::{Control, Models};
 
-use crate::ws::Streams;
+use crate::{live::Live, ws::Streams};
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -22,6 +22,8 @@ pub struct App {
     pub max_body: usize,
     /// What streams of audio need.
     pub streams: Streams,
+    /// What those see who watch.
+    pub live: Arc<Live>,
 }
 
 impl App {

@@ -8,6 +8,7 @@ mod infer;
 mod insight;
 mod metadata;
 mod openapi;
+mod page;
 mod pieces;
 mod plain;
 mod request_id;
@@ -27,7 +28,7 @@ use tower_http::{compression::CompressionLayer, decompression::RequestDecompress
 use crate::{
     access::{Needs, Role},
     gate::{Gate, Guard, Wire, browser::CorsLayer},
-    speak, ws,
+    live, speak, ws,
 };
 pub use crate::{
     app::{App, Readiness},
@@ -47,7 +48,10 @@ fn routes() -> Vec<Route> {
     const ALL: Needs = Needs::Nothing;
     const STREAM: Needs = Needs::Role(Role::Stream);
     const ADMIN: Needs = Needs::Role(Role::Admin);
+    const METRICS: Needs = Needs::Role(Role::Metrics);
     vec![
+        ("/", ALL, get(page::index)),
+        ("/assets/{file}", ALL, get(page::asset)),
         ("/v2", INFER, get(metadata::server)),
         ("/v2/health/live", ALL, get(health::live)),
         ("/v2/health/ready", ALL, get(health::ready)),
@@ -69,6 +73,7 @@ fn routes() -> Vec<Route> {
         ("/v1/models/{model}/stats", INFER, get(insight::stats)),
         ("/v1/models/{model}/explain", INFER, get(insight::explain)),
         ("/v1/stats", INFER, get(insight::server)),
+        ("/v1/live", METRICS, get(live::watch)),
         ("/api/v1/simple", STREAM, get(ws::simple)),
         ("/api/v1/segmented", STREAM, get(ws::segmented)),
         ("/api/v1/health", ALL, get(ws::health)),

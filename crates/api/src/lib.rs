@@ -7,6 +7,7 @@ pub mod gate;
 pub mod grpc;
 pub mod http;
 pub mod insight;
+pub mod live;
 pub mod oip;
 mod speak;
 pub mod tls;

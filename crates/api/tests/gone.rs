@@ -103,6 +103,7 @@ impl Rig {
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(Nobody),
             max_body: 1 << 20,
+            live: Arc::default(),
         };
         let stop = CancellationToken::new();
         let router = grpc::router(app.clone(), Gate::open(), stop.clone()).unwrap();

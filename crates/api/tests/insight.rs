@@ -62,6 +62,7 @@ fn door() -> Router {
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
         max_body: 1 << 20,
+        live: Arc::default(),
     };
     http::router(app, Arc::new(Gate::open()))
 }

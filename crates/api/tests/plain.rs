@@ -95,6 +95,7 @@ impl Door {
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(Nothing),
             max_body: 1 << 20,
+            live: Arc::default(),
         };
         Self { router: http::router(app, Arc::new(paceline_api::gate::Gate::open())), model, gate }
     }

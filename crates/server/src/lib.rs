@@ -1,6 +1,7 @@
 //! The composition root, as a library: configuration in, a running server out.
 
 mod access;
+mod cameras;
 mod certificates;
 pub mod config;
 mod control;

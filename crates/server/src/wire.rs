@@ -6,6 +6,7 @@ use paceline_api::{
     App, Readiness,
     grpc::{self, DescriptorError},
     http::{self, Listening, Places, ServeLimits},
+    live::Live,
     ws::{SocketLimits, Streams},
 };
 use paceline_ingest::{Cameras, RawTensors};
@@ -17,6 +18,7 @@ use tokio::net::TcpListener;
 use crate::{
     AccessError, LoadError, RunError, Supervisor,
     access::Gates,
+    cameras::look_at,
     certificates::Certificates,
     config::{Config, ServerSection},
     control::Repository,
@@ -99,12 +101,14 @@ impl Server {
         let synthesis = Synthesis::new(Arc::clone(&models), synthesis.settings());
         let synthesis = speakers::added(synthesis, &server.model_repository, speakers)?;
         let streams = streams(&speech, &synthesis, sockets, &supervisor);
+        let live = Arc::new(Live::default());
         let app = App {
             models: Arc::clone(&models),
             readiness: Arc::clone(&readiness),
             control: Arc::new(repository),
             max_body: server.max_body,
             streams,
+            live: Arc::clone(&live),
         };
         let places = places(&server);
         let grpc_router = grpc::router(app.clone(), grpc_gate, supervisor.stop_intake())?;
@@ -137,10 +141,7 @@ impl Server {
             });
         }
         if let Some(cameras) = cameras {
-            let (_, door) = Cameras::pair(cameras, Arc::clone(&models), Arc::new(RawTensors))?;
-            // As a connection, it is done before the models close; as a stage, it may not end early.
-            let task = supervisor.connections().spawn(door.run(supervisor.stop_intake()));
-            supervisor.stage("cameras", async move { Ok(task.await?) });
+            open_cameras(cameras, &models, &live, &mut supervisor)?;
         }
         readiness.set(true);
         let (grpc_address, address) = (addresses[0], addresses[1]);
@@ -222,6 +223,21 @@ fn streams(
 ) -> Streams {
     let (open, stop) = (supervisor.connections(), supervisor.stop_intake());
     Streams { speech: speech.clone(), synthesis: synthesis.clone(), limits, open, stop }
+}
+
+/// Lets cameras in, and those who watch see them.
+fn open_cameras(
+    config: paceline_ingest::Config,
+    models: &Arc<Models>,
+    live: &Live,
+    supervisor: &mut Supervisor,
+) -> Result<(), StartError> {
+    let (cameras, door) = Cameras::pair(config, Arc::clone(models), Arc::new(RawTensors))?;
+    live.show_cameras(move || look_at(&cameras));
+    // As a connection, it is done before the models close; as a stage, it may not end early.
+    let task = supervisor.connections().spawn(door.run(supervisor.stop_intake()));
+    supervisor.stage("cameras", async move { Ok(task.await?) });
+    Ok(())
 }
 
 fn limits(section: &ServerSection) -> ServeLimits {

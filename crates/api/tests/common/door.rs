@@ -68,6 +68,7 @@ impl Door {
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(OneModel),
             max_body: 1 << 20,
+            live: Arc::default(),
         };
         app.readiness.set(true);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -71,6 +71,10 @@ pub(crate) struct Answer {
 impl Answer {
     async fn read(response: Response<Incoming>) -> Self {
         let (parts, body) = response.into_parts();
+        // Such a stream ends with the server.
+        if parts.headers.get("content-type").is_some_and(|kind| kind == "text/event-stream") {
+            return Self { status: parts.status, headers: parts.headers, body: Value::Null };
+        }
         let bytes = body.collect().await.unwrap().to_bytes();
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Self { status: parts.status, headers: parts.headers, body }

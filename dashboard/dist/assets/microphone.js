@@ -1,0 +1,1 @@
+var e=class extends AudioWorkletProcessor{#e=new Int16Array(Math.round(sampleRate/20));#t=0;process(e){for(let t of e[0]?.[0]??[])if(this.#e[this.#t++]=Math.max(-1,Math.min(1,t))*32767,this.#t===this.#e.length){let e=this.#e.buffer;this.port.postMessage(e,[e]),this.#e=new Int16Array(Math.round(sampleRate/20)),this.#t=0}return!0}};registerProcessor(`microphone`,e);
