@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128]
@@ -200,6 +201,17 @@ def paceline(options, environment, folder, workers):
     )
 
 
+def install(wheels, venv):
+    """Puts wheels into an environment; the machine may have no pip."""
+    (packages,) = venv.glob("lib/python*/site-packages")
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(packages)
+    for script in packages.glob("*.data/scripts/*"):
+        shutil.copy(script, venv / "bin")
+        (venv / "bin" / script.name).chmod(0o755)
+
+
 def mosec(options, environment, folder, workers):
     """mosec with the same class, asked with raw bytes."""
     port = free_port()
@@ -211,9 +223,7 @@ def mosec(options, environment, folder, workers):
     python = venv / "bin" / "python"
     if not venv.exists():
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
-        wheels = sorted((options.carry / "wheels").glob("*.whl"))
-        install = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-        subprocess.run([*install, "--no-index", "--no-deps", *wheels], check=True)
+        install(sorted((options.carry / "wheels").glob("*.whl")), venv)
     packages = pathlib.Path(importlib.util.find_spec("torch").origin).parents[1]
     environment = environment | {
         "PYTHONPATH": str(packages),
