@@ -39,14 +39,14 @@ pub use error::SpeechError;
 pub use event::{Event, Lost, Report, Span, Transcript};
 pub use paceline_audio::{
     Bounds, Cost, DecodeError, Encoding, Format, Source, UnknownEncoding,
-    segment::{SegmentSettings, SegmentSettingsError, ValidSettings},
+    segment::{EndReason, SegmentSettings, SegmentSettingsError, ValidSettings},
     silero::Rate,
 };
 pub use session::Session;
 pub use terms::{INTERIM_INTERVAL, SpeechLimits, SpeechSettings, Style, Terms, Utterances};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::{Models, VoiceDetector};
+use crate::{Model, Models, VoiceDetector};
 use board::Board;
 use counts::Counts;
 
@@ -107,6 +107,20 @@ impl Speech {
     /// When the client's terms cannot be met, and why.
     pub fn open(&self, terms: Terms) -> Result<Session, SpeechError> {
         Session::open(self.clone(), terms)
+    }
+
+    /// The model that a round with this name would ask; the server's choice where none is said.
+    ///
+    /// # Errors
+    ///
+    /// When there is none of this name, or it does not take audio.
+    pub fn model(&self, name: Option<&str>) -> Result<Arc<Model>, SpeechError> {
+        let name = name.unwrap_or(&self.0.settings.model);
+        let model = self.0.models.find(name, None)?;
+        if infer::takes_audio(&model) {
+            return Ok(model);
+        }
+        Err(SpeechError::NotForAudio(model.facts().name.clone()))
     }
 
     /// Bounds and defaults.

@@ -93,7 +93,7 @@ impl Writer {
             Event::Inactive { channel, at } => {
                 (*channel, Body::Inactive { time: RATE.seconds(*at) })
             }
-            Event::Segment { channel, span, is_final, model, output, transcript } => {
+            Event::Segment { channel, span, is_final, model, output, transcript, .. } => {
                 let (start_time, end_time) = span.seconds();
                 let transcript = transcript
                     .as_ref()
@@ -112,11 +112,11 @@ impl Writer {
                     }
                 }
             }
-            Event::Lost { channel, span, lost } => {
+            Event::Lost { channel, span, lost, .. } => {
                 return Some(self.lost(*channel, span, lost.code, &lost.message));
             }
             Event::Undecodable(error) => return Some(self.error(error.code(), &error.to_string())),
-            Event::Room | Event::Flushed | Event::Ended(_) => return None,
+            Event::Paused { .. } | Event::Room | Event::Flushed | Event::Ended(_) => return None,
         };
         Some(self.write(channel, body))
     }

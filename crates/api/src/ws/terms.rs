@@ -40,6 +40,7 @@ pub(super) fn terms(kind: Kind, start: &Start) -> Result<Terms, ApiError> {
                     .validate()
                     .map_err(|error| wrong(format!("vad: {error}")))?,
                 interim: start.interim_results.then_some(interval),
+                pause: None,
                 single: start.single_utterance,
             })
         }
@@ -54,6 +55,7 @@ pub(super) fn terms(kind: Kind, start: &Start) -> Result<Terms, ApiError> {
         model: start.model.clone(),
         params: params(start)?,
         style,
+        mix: false,
     })
 }
 

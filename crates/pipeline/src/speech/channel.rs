@@ -1,6 +1,8 @@
 //! What happens to the samples of one audio channel. Pure: it is told what came and asked for its
 //! next step, and whoever drives it does the waiting. `A` is what a model answers.
 
+use paceline_audio::segment::EndReason;
+
 use super::{Span, SpeechLimits, Style, event::Lost, segmented::Segmented, simple::Simple};
 
 /// What to do next.
@@ -30,6 +32,8 @@ pub(super) struct Job {
 pub(super) struct Part {
     pub(super) span: Span,
     pub(super) is_final: Option<bool>,
+    /// Why the utterance ended, once it has.
+    pub(super) ended: Option<EndReason>,
 }
 
 /// What the client is told about this channel.
@@ -37,6 +41,8 @@ pub(super) struct Part {
 pub(super) enum Said<A> {
     Active(u64),
     Inactive(u64),
+    /// Nobody has spoken for as long as was asked, since the end of an utterance.
+    Paused(u64),
     Answer(Part, Result<A, Lost>),
     /// Frames that nobody could judge.
     Unheard(Span, Lost),

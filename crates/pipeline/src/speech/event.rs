@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use paceline_audio::{DecodeError, Ending};
+use paceline_audio::{DecodeError, Ending, segment::EndReason};
 use paceline_backend::Output;
 use paceline_types::ErrorCode;
 
@@ -52,6 +52,14 @@ pub enum Event {
         /// Since this sample.
         at: u64,
     },
+    /// Nobody has spoken for as long as the client asked to be told of. Comes after the final
+    /// segment of the utterance before it.
+    Paused {
+        /// On this audio channel.
+        channel: usize,
+        /// Where the last utterance ended.
+        since: u64,
+    },
     /// What the model said about a segment.
     Segment {
         /// Of this audio channel.
@@ -60,6 +68,8 @@ pub enum Event {
         span: Span,
         /// Whether it is an utterance's last word; `None` where there are no utterances.
         is_final: Option<bool>,
+        /// Why the utterance ended, where this is its last word.
+        ended: Option<EndReason>,
         /// The model that said it, which knows its outputs' names.
         model: Arc<Model>,
         /// Its outputs.
@@ -73,6 +83,8 @@ pub enum Event {
         channel: usize,
         /// Where.
         span: Span,
+        /// Why the utterance ended, where this would have been its last word.
+        ended: Option<EndReason>,
         /// Why.
         lost: Lost,
     },

@@ -55,11 +55,7 @@ impl Asker {
 
     /// The model in its latest version.
     pub(super) fn find(&self) -> Result<Arc<Model>, SpeechError> {
-        let model = self.speech.0.models.find(&self.model, None)?;
-        if takes_audio(&model) {
-            return Ok(model);
-        }
-        Err(SpeechError::NotForAudio(model.facts().name.clone()))
+        self.speech.model(Some(&self.model))
     }
 
     /// Asks, waiting for room as long as it takes.

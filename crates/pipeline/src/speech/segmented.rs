@@ -25,10 +25,11 @@ pub(super) struct Segmented<A> {
     asks: VecDeque<Job>,
     /// An interim question that is to be taken back.
     withdrawn: Option<u64>,
-    answers: InOrder<Part, Result<A, Lost>>,
+    answers: InOrder<Part, Word<A>>,
     /// Questions that are with the model.
     n_flying: usize,
     interim: Option<Interim>,
+    pause: Option<Pause>,
     /// The probability that changes nothing: who speaks goes on, who is silent too.
     undecided: f32,
     is_flushing: bool,
@@ -53,6 +54,23 @@ struct Interim {
     open: Option<u64>,
 }
 
+/// What stands in the order of a channel's utterances.
+#[derive(Debug)]
+enum Word<A> {
+    /// The model's, about one of them.
+    Answer(Result<A, Lost>),
+    /// Ours: a pause after it was long enough.
+    Pause,
+}
+
+/// Pauses that the client wants to hear of.
+#[derive(Debug)]
+struct Pause {
+    least: u64,
+    /// Where the last utterance ended, until its pause is told or somebody speaks.
+    since: Option<u64>,
+}
+
 impl<A> Segmented<A> {
     pub(super) fn new(utterances: &Utterances, limits: &SpeechLimits) -> Self {
         let thresholds = utterances.settings.get();
@@ -71,6 +89,7 @@ impl<A> Segmented<A> {
                 due: 0,
                 open: None,
             }),
+            pause: utterances.pause.map(|least| Pause { least: RATE.samples(least), since: None }),
             undecided: f32::midpoint(thresholds.negative_threshold, thresholds.positive_threshold),
             is_flushing: false,
             is_single: utterances.single,
@@ -106,8 +125,11 @@ impl<A> Segmented<A> {
             if let Some(said) = self.said.pop_front() {
                 return Some(Step::Say(said));
             }
-            if let Some((part, answer)) = self.answers.next() {
-                return Some(Step::Say(Said::Answer(part, answer)));
+            if let Some((part, word)) = self.answers.next() {
+                return Some(Step::Say(match word {
+                    Word::Answer(answer) => Said::Answer(part, answer),
+                    Word::Pause => Said::Paused(part.span.start),
+                }));
             }
             if !self.asks.is_empty() && self.n_flying < self.max_flying {
                 self.n_flying += 1;
@@ -154,6 +176,7 @@ impl<A> Segmented<A> {
                 return;
             }
             self.ask_interim();
+            self.tell_pause();
         }
         let waiting = self.waiting.make_contiguous();
         let n_taken = self.segmenter.push(waiting);
@@ -165,7 +188,7 @@ impl<A> Segmented<A> {
 
     pub(super) fn answered(&mut self, number: u64, answer: Result<A, Lost>) {
         self.n_flying -= 1;
-        self.answers.answer(number, answer);
+        self.answers.answer(number, Word::Answer(answer));
         if let Some(interim) = &mut self.interim
             && interim.open == Some(number)
         {
@@ -203,14 +226,21 @@ impl<A> Segmented<A> {
                 if let Some(interim) = &mut self.interim {
                     interim.due = start + interim.interval;
                 }
+                if let Some(pause) = &mut self.pause {
+                    pause.since = None;
+                }
             }
             SegmentEvent::SpeechEnd { start, end, samples, reason } => {
                 self.withdraw_interim();
                 if reason != EndReason::TooLong {
                     self.said.push_back(Said::Inactive(end));
                     self.is_over = self.is_single;
+                    if let Some(pause) = &mut self.pause {
+                        pause.since = Some(end);
+                    }
                 }
-                self.ask(Part { span: Span { start, end }, is_final: Some(true) }, samples);
+                let span = Span { start, end };
+                self.ask(Part { span, is_final: Some(true), ended: Some(reason) }, samples);
             }
         }
     }
@@ -230,10 +260,20 @@ impl<A> Segmented<A> {
         let start = speech.start.max(speech.end.saturating_sub(interim.window));
         let span = Span { start, end: speech.end };
         let (samples, due) = (speech.since(start).concat(), speech.end + interim.interval);
-        let open = Some(self.ask(Part { span, is_final: Some(false) }, samples));
+        let open = Some(self.ask(Part { span, is_final: Some(false), ended: None }, samples));
         if let Some(interim) = &mut self.interim {
             (interim.due, interim.open) = (due, open);
         }
+    }
+
+    /// A pause is told after the final word of the utterance before it.
+    fn tell_pause(&mut self) {
+        let Some(pause) = &mut self.pause else { return };
+        let scored = self.segmenter.scored();
+        let Some(at) = pause.since.take_if(|since| *since + pause.least <= scored) else { return };
+        let part = Part { span: Span { start: at, end: at }, is_final: None, ended: None };
+        let number = self.answers.ask(part);
+        self.answers.answer(number, Word::Pause);
     }
 
     /// The final word makes an interim one that is still open worthless.

@@ -17,7 +17,7 @@ use super::{
     counts::Counts,
     event::Lost,
     infer::{Answer, Asker},
-    intake::{Decoded, Intake},
+    intake::{Decoded, Intake, Planes},
 };
 use crate::{Probabilities, VoiceError, VoiceStream};
 
@@ -30,10 +30,12 @@ type Asking = Pin<Box<dyn Future<Output = Result<Answer, Lost>> + Send>>;
 
 /// One round. Dropping it withdraws what is with the models.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question of its own")]
 pub struct Session {
     asker: Asker,
     seat: Seat,
     style: Style,
+    mix: bool,
     intake: Intake,
     /// What was pushed and is not decoded yet.
     bytes: Bytes,
@@ -64,7 +66,7 @@ enum Wish {
 
 impl Session {
     pub(super) fn open(speech: Speech, terms: Terms) -> Result<Self, SpeechError> {
-        let Terms { source, model, params, style } = terms;
+        let Terms { source, model, params, style, mix } = terms;
         let settings = speech.settings();
         if let Style::Segmented(utterances) = &style
             && let Some(interval) = utterances.interim
@@ -82,6 +84,7 @@ impl Session {
             asker,
             seat,
             style,
+            mix,
             intake,
             bytes: Bytes::new(),
             owes_room: false,
@@ -101,6 +104,12 @@ impl Session {
             && self.bytes.is_empty()
             && self.intake.is_here()
             && self.lanes.iter().all(|lane| lane.channel.has_room())
+    }
+
+    /// Audio channels that were heard so far; a container says how many there are.
+    #[must_use]
+    pub fn n_channels(&self) -> usize {
+        self.lanes.len()
     }
 
     /// Takes audio. Only to be called while there is [room](Self::has_room); then any amount is
@@ -186,7 +195,10 @@ impl Session {
 
     /// Gives decoded samples to the channels. A channel that is heard for the first time begins.
     fn hear(&mut self, decoded: Decoded) {
-        let Decoded { planes, ended } = decoded;
+        let Decoded { mut planes, ended } = decoded;
+        if self.mix {
+            mix(&mut planes);
+        }
         let (style, speech) = (&self.style, &self.asker.speech);
         while self.lanes.len() < planes.len() {
             self.lanes.push(Lane::new(style, speech));
@@ -274,21 +286,36 @@ fn event(channel: usize, said: Said<Answer>, counts: &Counts) -> Event {
     match said {
         Said::Active(at) => Event::Active { channel, at },
         Said::Inactive(at) => Event::Inactive { channel, at },
-        Said::Unheard(span, lost) => Event::Lost { channel, span, lost },
-        Said::Answer(Part { span, is_final }, Ok(answer)) => {
+        Said::Paused(since) => Event::Paused { channel, since },
+        Said::Unheard(span, lost) => Event::Lost { channel, span, ended: None, lost },
+        Said::Answer(Part { span, is_final, ended }, Ok(answer)) => {
             counts.segments.fetch_add(1, Ordering::Relaxed);
             let transcript = answer.text().map(|text| {
                 let stable = if is_final == Some(false) { 0 } else { text.len() };
                 Transcript { text, stable }
             });
             let Answer { model, output } = answer;
-            Event::Segment { channel, span, is_final, model, output, transcript }
+            Event::Segment { channel, span, is_final, ended, model, output, transcript }
         }
-        Said::Answer(Part { span, .. }, Err(lost)) => {
+        Said::Answer(Part { span, ended, .. }, Err(lost)) => {
             counts.failed.fetch_add(1, Ordering::Relaxed);
-            Event::Lost { channel, span, lost }
+            Event::Lost { channel, span, ended, lost }
         }
     }
+}
+
+/// All channels as one, which is as loud as they are on average.
+fn mix(planes: &mut Planes) {
+    let Some((first, others)) = planes.split_first_mut().filter(|(_, others)| !others.is_empty())
+    else {
+        return;
+    };
+    let share = 1.0 / (1 + others.len()) as f32;
+    for (at, sample) in first.iter_mut().enumerate() {
+        let sum = others.iter().filter_map(|plane| plane.get(at)).fold(*sample, |sum, s| sum + s);
+        *sample = sum * share;
+    }
+    planes.truncate(1);
 }
 
 /// One audio channel, and what it waits for.
@@ -364,5 +391,22 @@ fn unheard(error: &VoiceError) -> Lost {
 impl std::fmt::Debug for Lane {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lane").field("channel", &self.channel).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_that_are_mixed_are_one_that_is_as_loud_as_they_are_on_average() {
+        let mut planes = vec![vec![1.0, 0.5], vec![0.0, -0.5]];
+        mix(&mut planes);
+        assert_eq!(planes, [[0.5, 0.0]]);
+
+        let mut alone = vec![vec![0.25]];
+        mix(&mut alone);
+        assert_eq!(alone, [[0.25]]);
+        mix(&mut Planes::new());
     }
 }

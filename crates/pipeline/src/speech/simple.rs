@@ -47,7 +47,7 @@ impl<A> Simple<A> {
         let samples = std::mem::take(&mut self.waiting);
         let span = Span { start: self.taken, end: self.taken + samples.len() as u64 };
         self.taken = span.end;
-        let part = Part { span, is_final: None };
+        let part = Part { span, is_final: None, ended: None };
         Some(Step::Infer(Job { number: self.answers.ask(part), samples, part }))
     }
 

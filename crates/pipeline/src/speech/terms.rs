@@ -8,7 +8,7 @@ use paceline_batch::Key;
 use super::{RATE, SpeechError};
 
 /// What one round is to be.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Terms {
     /// What is going to be sent.
     pub source: Source,
@@ -18,6 +18,8 @@ pub struct Terms {
     pub params: Key,
     /// Which parts go to the model.
     pub style: Style,
+    /// Whether all audio channels are heard as one.
+    pub mix: bool,
 }
 
 /// Which parts of the audio go to the model.
@@ -36,6 +38,8 @@ pub struct Utterances {
     pub settings: ValidSettings,
     /// How often an utterance under way is told; never where it is not said.
     pub interim: Option<Duration>,
+    /// How long nobody must have spoken for that to be told; never where it is not said.
+    pub pause: Option<Duration>,
     /// The round ends with the first utterance.
     pub single: bool,
 }

@@ -16,6 +16,7 @@ const FRAME: usize = RATE.frame();
 enum Seen {
     Active(u64),
     Inactive(u64),
+    Paused(u64),
     /// With a fingerprint of the samples that the model got.
     Segment(Span, Option<bool>, Key),
     Failed(Span, Option<bool>),
@@ -80,6 +81,7 @@ impl Driver {
                 Step::Say(said) => self.seen.push(match said {
                     Said::Active(at) => Seen::Active(at),
                     Said::Inactive(at) => Seen::Inactive(at),
+                    Said::Paused(since) => Seen::Paused(since),
                     Said::Answer(part, Ok(samples)) => {
                         Seen::Segment(part.span, part.is_final, samples)
                     }
@@ -171,7 +173,7 @@ fn utterances(interim_ms: Option<u64>) -> Style {
     Style::Segmented(Utterances {
         settings: settings.validate().unwrap(),
         interim: interim_ms.map(Duration::from_millis),
-        single: false,
+        ..Utterances::default()
     })
 }
 
@@ -290,10 +292,47 @@ proptest! {
                     prop_assert!(is_ended || is_active);
                     last_final = span.end.max(last_final);
                 }
-                Seen::Unheard(_) => {}
+                Seen::Unheard(_) | Seen::Paused(_) => {}
             }
         }
         prop_assert!(!is_active, "what was begun is ended");
+    }
+
+    #[test]
+    fn a_pause_is_told_once_after_the_final_word_and_only_if_it_lasted(
+        (runs, tail) in any_runs(), chunks in any_chunks(), seed: u64
+    ) {
+        let Style::Segmented(mut told) = utterances(None) else { unreachable!() };
+        told.pause = Some(Duration::from_secs(1));
+        let audio = audio(&runs, tail);
+        let prompt = Driver::new(&Style::Segmented(told), &limits())
+            .play(&audio, &[usize::MAX], Manner::Prompt);
+
+        let done = Driver::new(&Style::Segmented(told), &limits())
+            .play(&audio, &chunks, Manner::Dice(seed));
+
+        prop_assume!(!done.seen.iter().any(|seen| matches!(seen, Seen::Unheard(_))));
+        let pauses = |seen: &[Seen]| -> Vec<Seen> {
+            seen.iter().filter(|seen| matches!(seen, Seen::Paused(_))).cloned().collect()
+        };
+        prop_assert_eq!(pauses(&done.seen), pauses(&prompt.seen), "in any chunking");
+        // What was judged after the last word of each utterance, before somebody spoke again.
+        let judged = (audio.len() / FRAME * FRAME) as u64;
+        let (mut last_final, mut n_told) = (None, 0);
+        for seen in &done.seen {
+            match seen {
+                Seen::Segment(span, ..) | Seen::Failed(span, _) => last_final = Some(span.end),
+                Seen::Paused(since) => {
+                    prop_assert_eq!(Some(*since), last_final.take(), "after its final word, once");
+                    prop_assert!(since + RATE.samples(Duration::from_secs(1)) <= judged);
+                    n_told += 1;
+                }
+                _ => {}
+            }
+        }
+        let has_spoken = done.seen.iter().any(|seen| matches!(seen, Seen::Segment(..) | Seen::Failed(..)));
+        let is_quiet = matches!(runs.last(), Some((false, n_frames)) if 32 + 19 <= *n_frames);
+        prop_assert!(!has_spoken || !is_quiet || 0 < n_told, "a long silence at the end is told");
     }
 
     #[test]
