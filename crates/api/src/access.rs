@@ -102,7 +102,7 @@ pub(crate) const SUBPROTOCOLS: [&str; 2] = ["token", "bearer"];
 
 impl<'a> Credentials<'a> {
     /// From `Authorization: Bearer x`, or `Token x`; where there is no such header, from
-    /// `Sec-WebSocket-Protocol: token, x`. gRPC metadata are such headers too.
+    /// `Sec-WebSocket-Protocol`. gRPC metadata are such headers too.
     #[must_use]
     pub fn from_headers(headers: &'a HeaderMap) -> Self {
         let mut values = headers.get_all(AUTHORIZATION).iter();
@@ -124,18 +124,18 @@ impl<'a> Credentials<'a> {
         Self::Unknown
     }
 
+    /// From `token, x` or `bearer, x`, whatever else follows, or from `openai-insecure-api-key.x`.
     fn from_subprotocols(headers: &'a HeaderMap) -> Self {
         let mut values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
         let (Some(value), None) = (values.next(), values.next()) else { return Self::None };
         let mut named = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         let is_ours = |name: &[u8]| SUBPROTOCOLS.iter().any(|own| name == own.as_bytes());
-        if !named.next().is_some_and(is_ours) {
-            return Self::None;
+        let first = named.next().unwrap_or_default();
+        if is_ours(first) {
+            return named.next().map_or(Self::Unknown, Self::Token);
         }
-        match (named.next(), named.next()) {
-            (Some(token), None) => Self::Token(token),
-            _ => Self::Unknown,
-        }
+        let key = named.find_map(|name| name.strip_prefix(b"openai-insecure-api-key."));
+        key.map_or(Self::None, Self::Token)
     }
 }
 
@@ -274,14 +274,18 @@ mod tests {
     fn a_page_shows_its_token_as_a_subprotocol() {
         let shown = |value| HeaderMap::from_iter([(SEC_WEBSOCKET_PROTOCOL, value)]);
         let shown = |value| shown(HeaderValue::from_static(value));
-        for value in ["token, abc", "token,abc", "bearer, abc"] {
+        for value in [
+            "token, abc",
+            "token,abc",
+            "bearer, abc",
+            "token, abc, x-deepgram-session-id, 5",
+            "realtime, openai-insecure-api-key.abc, openai-beta.realtime-v1",
+        ] {
             assert!(Credentials::from_headers(&shown(value)) == Credentials::Token(b"abc"));
         }
         assert!(Credentials::from_headers(&shown("chat")) == Credentials::None);
         assert!(Credentials::from_headers(&shown("chat, token, abc")) == Credentials::None);
-        for value in ["token", "token, abc, def"] {
-            assert!(Credentials::from_headers(&shown(value)) == Credentials::Unknown, "{value}");
-        }
+        assert!(Credentials::from_headers(&shown("token")) == Credentials::Unknown);
         let mut both = shown("token, abc");
         both.extend(headers("Bearer def"));
         assert!(Credentials::from_headers(&both) == Credentials::Token(b"def"));

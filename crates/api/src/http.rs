@@ -28,13 +28,16 @@ use tower_http::{compression::CompressionLayer, decompression::RequestDecompress
 use crate::{
     access::{Needs, Role},
     gate::{Gate, Guard, Wire, browser::CorsLayer},
-    live, speak, ws,
+    live, speak,
+    speech::{deepgram, openai},
+    ws,
 };
 pub use crate::{
     app::{App, Readiness},
     error::ApiError,
 };
 pub use entrance::Entrance;
+pub(crate) use serve::accept;
 pub use serve::{Listening, Places, ServeLimits, serve};
 
 /// A path, what it needs, and what answers there.
@@ -74,6 +77,11 @@ fn routes() -> Vec<Route> {
         ("/v1/models/{model}/explain", INFER, get(insight::explain)),
         ("/v1/stats", INFER, get(insight::server)),
         ("/v1/live", METRICS, get(live::watch)),
+        ("/v1/models", INFER, get(openai::list)),
+        ("/v1/models/{model}", INFER, get(openai::one)),
+        ("/v1/audio/transcriptions", STREAM, post(openai::transcribe)),
+        ("/v1/realtime", STREAM, get(openai::realtime)),
+        ("/v1/listen", STREAM, get(deepgram::live).post(deepgram::whole)),
         ("/api/v1/simple", STREAM, get(ws::simple)),
         ("/api/v1/segmented", STREAM, get(ws::segmented)),
         ("/api/v1/health", ALL, get(ws::health)),
@@ -100,6 +108,17 @@ pub fn needs() -> impl Iterator<Item = (&'static str, Needs)> {
 pub fn entrance(app: App, gate: Gate) -> Entrance {
     let gate = Arc::new(gate);
     Entrance::new(router(app.clone(), Arc::clone(&gate)), app, gate)
+}
+
+/// A router of another listener: errors in the same shape, behind the same guard.
+pub(crate) fn marked<S: Clone + Send + Sync + 'static>(
+    router: Router<S>,
+    guard: Guard,
+) -> Router<S> {
+    router
+        .fallback(error::no_such_path)
+        .method_not_allowed_fallback(error::wrong_method)
+        .layer((axum::middleware::from_fn(request_id::layer), guard))
 }
 
 /// Every route, behind `gate`. Built apart from the listener, so that tests need no port.

@@ -10,6 +10,7 @@ pub mod insight;
 pub mod live;
 pub mod oip;
 mod speak;
+pub mod speech;
 pub mod tls;
 pub mod ws;
 

@@ -3,28 +3,34 @@
 //! `request` and `reply` are the messages, `connection` is one client's socket: a loop that
 //! reads when the session has room, writes what the session says, and keeps time.
 
-mod connection;
+pub(crate) mod connection;
 mod limits;
 mod reply;
 mod request;
 mod terms;
 
+use std::future::Future;
+
 use axum::{
     Json,
     extract::{
         State,
-        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+        ws::{WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
     http::StatusCode,
     response::Response,
 };
-use paceline_pipeline::{speech::Speech, synthesis::Synthesis};
+use paceline_pipeline::{
+    speech::{Place, Speech},
+    synthesis::Synthesis,
+};
 use paceline_types::ErrorCode;
 use serde::Serialize;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{ApiError, App, access::SUBPROTOCOLS};
 use connection::Connection;
+pub(crate) use connection::socket::Farewell;
 pub use limits::SocketLimits;
 use terms::Kind;
 
@@ -65,33 +71,58 @@ fn begin(
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
     kind: Kind,
 ) -> Result<Response, ApiError> {
-    let upgrade = upgrade.map_err(|rejection| ApiError {
+    // A page that showed its token so wants to hear that it was understood.
+    let upgrade = asked(upgrade)?.protocols(SUBPROTOCOLS);
+    streams.clone().open(upgrade, move |socket| Connection::new(socket, streams, kind).run())
+}
+
+/// The upgrade that was asked for.
+pub(crate) fn asked(
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<WebSocketUpgrade, ApiError> {
+    upgrade.map_err(|rejection| ApiError {
         code: ErrorCode::InvalidInput,
         status: rejection.status(),
         message: format!("this is a WebSocket endpoint: {}", rejection.body_text()),
-    })?;
-    if streams.stop.is_cancelled() {
-        return Err(ApiError::new(ErrorCode::Unavailable, "the server is shutting down"));
+    })
+}
+
+impl Streams {
+    /// A place for one more stream.
+    pub(crate) fn admit(&self) -> Result<Place, ApiError> {
+        if self.stop.is_cancelled() {
+            return Err(ApiError::new(ErrorCode::Unavailable, "the server is shutting down"));
+        }
+        self.speech.admit().ok_or_else(|| {
+            let message = "as many streams are open as this server takes; try again later";
+            ApiError::new(ErrorCode::Overloaded, message)
+        })
     }
-    let place = streams.speech.admit().ok_or_else(|| {
-        let message = "as many streams are open as this server takes; try again later";
-        ApiError::new(ErrorCode::Overloaded, message)
-    })?;
-    let SocketLimits { max_message, read_buffer, max_write_buffer, .. } = streams.limits;
-    // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
-    let token = streams.open.token();
-    Ok(upgrade
-        // A page that showed its token so wants to hear that it was understood.
-        .protocols(SUBPROTOCOLS)
-        .read_buffer_size(read_buffer)
-        .write_buffer_size(0)
-        .max_write_buffer_size(max_write_buffer)
-        .max_message_size(max_message)
-        .max_frame_size(max_message)
-        .on_upgrade(move |socket| async move {
-            Connection::new(socket, streams, kind).run().await;
-            drop((place, token));
-        }))
+
+    /// Opens a socket for one more stream, if there is a place for it.
+    pub(crate) fn open<F>(
+        self,
+        upgrade: WebSocketUpgrade,
+        serve: impl FnOnce(WebSocket) -> F + Send + 'static,
+    ) -> Result<Response, ApiError>
+    where
+        F: Future<Output = ()> + Send,
+    {
+        let place = self.admit()?;
+        let SocketLimits { max_message, read_buffer, max_write_buffer, .. } = self.limits;
+        // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
+        let token = self.open.token();
+        Ok(upgrade
+            .read_buffer_size(read_buffer)
+            .write_buffer_size(0)
+            .max_write_buffer_size(max_write_buffer)
+            .max_message_size(max_message)
+            .max_frame_size(max_message)
+            .on_upgrade(move |socket| async move {
+                serve(socket).await;
+                drop((place, token));
+            }))
+    }
 }
 
 #[derive(Debug, Serialize)]

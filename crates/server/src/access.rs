@@ -26,6 +26,12 @@ pub enum AccessError {
         /// What it says.
         address: SocketAddr,
     },
+    /// Clients of a protocol without tokens could not show theirs.
+    #[error(
+        "server.wyoming_listen is {0}, its protocol has no tokens, and only those with a token may \
+         ask models here: leave it out, or set server.allow_anonymous = true"
+    )]
+    Tokenless(SocketAddr),
     /// Strangers could control models.
     #[error(
         "server.admin_listen is {0}, which others can reach, and no token has the role `admin` or \
@@ -53,6 +59,7 @@ pub enum AccessError {
 pub(crate) struct Gates {
     pub(crate) http: Gate,
     pub(crate) grpc: Gate,
+    pub(crate) vosk: Option<Gate>,
     pub(crate) admin: Option<Gate>,
     pub(crate) tls: Option<Arc<Tls>>,
 }
@@ -115,6 +122,7 @@ fn gates(
     Ok(Gates {
         http: main(section.listen),
         grpc: main(section.grpc_listen),
+        vosk: section.vosk_listen.map(main),
         admin: section.admin_listen.map(|address| gate(address).serving(control(), ONLY_ADMIN)),
         tls: tls.transpose()?,
     })
@@ -150,11 +158,22 @@ fn access(
 
 fn refuse_exposed(section: &ServerSection) -> Result<(), AccessError> {
     if section.tokens.is_empty() && !section.allow_anonymous {
-        for (key, address) in [("listen", section.listen), ("grpc_listen", section.grpc_listen)] {
-            if is_exposed(address) {
+        for (key, address) in [
+            ("listen", Some(section.listen)),
+            ("grpc_listen", Some(section.grpc_listen)),
+            ("vosk_listen", section.vosk_listen),
+            ("wyoming_listen", section.wyoming_listen),
+        ] {
+            if let Some(address) = address.filter(|address| is_exposed(*address)) {
                 return Err(AccessError::Exposed { key, address });
             }
         }
+    }
+    if let Some(address) = section.wyoming_listen
+        && !section.tokens.is_empty()
+        && !section.allow_anonymous
+    {
+        return Err(AccessError::Tokenless(address));
     }
     match section.admin_listen {
         Some(address)
@@ -203,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_exposed_server_needs_a_token_or_says_that_it_needs_none() {
-        for key in ["server.listen", "server.grpc_listen"] {
+        for key in ["server.listen", "server.grpc_listen", "server.vosk_listen"] {
             for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
                 let listen = format!("{key}={address}");
                 let refused = check_with(&[&listen]).unwrap_err();
@@ -218,6 +237,19 @@ mod tests {
                 check_with(&[&format!("{key}={address}")]).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_protocol_without_tokens_is_served_only_where_none_is_needed() {
+        let (wyoming, anyone) =
+            ("server.wyoming_listen=127.0.0.1:0", "server.allow_anonymous=true");
+        check_with(&[wyoming]).unwrap();
+        let refused = check_with(&[wyoming, TOKEN]).unwrap_err();
+        assert!(refused.contains("has no tokens"), "{refused}");
+        check_with(&[wyoming, TOKEN, anyone]).unwrap();
+        let exposed = "server.wyoming_listen=0.0.0.0:0";
+        assert!(check_with(&[exposed]).unwrap_err().starts_with("server.wyoming_listen is "));
+        check_with(&[exposed, anyone]).unwrap();
     }
 
     #[test]

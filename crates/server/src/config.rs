@@ -59,6 +59,12 @@ pub struct ServerSection {
     pub listen: SocketAddr,
     /// Where gRPC is listened for.
     pub grpc_listen: SocketAddr,
+    /// Where clients of vosk's WebSocket protocol are listened for; nowhere where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vosk_listen: Option<SocketAddr>,
+    /// Where clients of the Wyoming protocol are listened for; nowhere where it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wyoming_listen: Option<SocketAddr>,
     /// Where model control and metrics are listened for over HTTP; without it they are served with
     /// the rest, as far as only this machine, or only those with a token for it, can ask.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -141,6 +147,8 @@ impl Default for ServerSection {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
             grpc_listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8001)),
+            vosk_listen: None,
+            wyoming_listen: None,
             admin_listen: None,
             model_repository: PathBuf::from("models"),
             max_body: 64 << 20,

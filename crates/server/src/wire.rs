@@ -1,12 +1,13 @@
 //! Connects everything. Reads as the picture in ARCHITECTURE.md.
 
-use std::{future::Future, net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, future::Future, net::SocketAddr, sync::Arc};
 
 use paceline_api::{
     App, Readiness,
     grpc::{self, DescriptorError},
     http::{self, Listening, Places, ServeLimits},
     live::Live,
+    speech::{vosk, wyoming},
     ws::{SocketLimits, Streams},
 };
 use paceline_ingest::{Cameras, RawTensors};
@@ -37,6 +38,8 @@ pub struct Server {
     address: SocketAddr,
     grpc_address: SocketAddr,
     admin_address: Option<SocketAddr>,
+    vosk_address: Option<SocketAddr>,
+    wyoming_address: Option<SocketAddr>,
 }
 
 /// Most connections to the admin listener: its own, so that a crowd at the others keeps nobody out.
@@ -81,7 +84,7 @@ impl Server {
     /// When strangers could get in, a model cannot be served or an address cannot be had.
     pub async fn build(config: Config) -> Result<Self, StartError> {
         let Config { server, speech, synthesis, models: configured, cameras } = config;
-        let Gates { http: http_gate, grpc: grpc_gate, admin: admin_gate, tls } =
+        let Gates { http: http_gate, grpc: grpc_gate, vosk: vosk_gate, admin: admin_gate, tls } =
             Gates::build(&server)?;
         let limits = limits(&server);
         let mut supervisor = Supervisor::new(server.drain_timeout);
@@ -107,15 +110,19 @@ impl Server {
             readiness: Arc::clone(&readiness),
             control: Arc::new(repository),
             max_body: server.max_body,
-            streams,
+            streams: streams.clone(),
             live: Arc::clone(&live),
         };
         let places = places(&server);
         let grpc_router = grpc::router(app.clone(), grpc_gate, supervisor.stop_intake())?;
         let mut doors = vec![
             ("grpc", server.grpc_listen, grpc_router.into(), Arc::clone(&places)),
-            ("http", server.listen, http::entrance(app.clone(), http_gate), places),
+            ("http", server.listen, http::entrance(app.clone(), http_gate), Arc::clone(&places)),
         ];
+        if let Some((gate, address)) = vosk_gate.zip(server.vosk_listen) {
+            let router = vosk::router(streams.clone(), gate);
+            doors.push(("vosk", address, router.into(), Arc::clone(&places)));
+        }
         if let Some((gate, address)) = admin_gate.zip(server.admin_listen) {
             let places = Places::new(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS);
             doors.push(("admin", address, http::entrance(app, gate), places));
@@ -131,9 +138,20 @@ impl Server {
                 Certificates::open(tls, section.check_interval).map_err(StartError::Signal)?;
             supervisor.stage("certificates", certificates.run(supervisor.stop_intake()));
         }
-        let mut addresses = Vec::new();
+        let mut wyoming_address = None;
+        if let Some(address) = server.wyoming_listen {
+            let (listener, address) = listen(address).await?;
+            wyoming_address = Some(address);
+            let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
+            let door = wyoming::serve(listener, streams, places, connections, stop);
+            supervisor.stage("wyoming", async move {
+                door.await;
+                Ok(())
+            });
+        }
+        let mut addresses = HashMap::new();
         for (name, address, listening) in listening {
-            addresses.push(address);
+            addresses.insert(name, address);
             let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
             supervisor.stage(name, async move {
                 http::serve(listening, limits, connections, stop).await;
@@ -144,8 +162,6 @@ impl Server {
             open_cameras(cameras, &models, &live, &mut supervisor)?;
         }
         readiness.set(true);
-        let (grpc_address, address) = (addresses[0], addresses[1]);
-        let admin_address = addresses.get(2).copied();
         Ok(Self {
             supervisor,
             models,
@@ -153,9 +169,11 @@ impl Server {
             speech,
             synthesis,
             readiness,
-            address,
-            grpc_address,
-            admin_address,
+            address: addresses["http"],
+            grpc_address: addresses["grpc"],
+            admin_address: addresses.get("admin").copied(),
+            vosk_address: addresses.get("vosk").copied(),
+            wyoming_address,
         })
     }
 
@@ -175,6 +193,18 @@ impl Server {
     #[must_use]
     pub const fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// Where vosk's protocol is listened for, if it is.
+    #[must_use]
+    pub const fn vosk_address(&self) -> Option<SocketAddr> {
+        self.vosk_address
+    }
+
+    /// Where Wyoming is listened for, if it is.
+    #[must_use]
+    pub const fn wyoming_address(&self) -> Option<SocketAddr> {
+        self.wyoming_address
     }
 
     /// What is served.

@@ -51,6 +51,12 @@ const EDGES: &[(&str, &[&str])] = &[
 
 /// Files that decide and never wait.
 const PURE: &[&str] = &[
+    "api/src/speech/deepgram/live.rs",
+    "api/src/speech/dialect.rs",
+    "api/src/speech/heard.rs",
+    "api/src/speech/openai/item.rs",
+    "api/src/speech/openai/realtime.rs",
+    "api/src/speech/openai/settings.rs",
     "audio/src/segment.rs",
     "audio/src/segment/settings.rs",
     "audio/src/segment/tape.rs",

@@ -81,7 +81,7 @@ impl IntoResponse for ApiError {
 
 impl ApiError {
     /// For bodies above the limit.
-    pub(super) fn too_large() -> Self {
+    pub(crate) fn too_large() -> Self {
         Self {
             code: ErrorCode::InvalidInput,
             status: StatusCode::PAYLOAD_TOO_LARGE,
@@ -90,7 +90,7 @@ impl ApiError {
     }
 
     /// For bodies that did not come whole.
-    pub(super) fn unreadable(why: &dyn std::error::Error) -> Self {
+    pub(crate) fn unreadable(why: &dyn std::error::Error) -> Self {
         Self::new(ErrorCode::InvalidInput, format!("the request body could not be read: {why}"))
     }
 }

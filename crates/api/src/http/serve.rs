@@ -141,7 +141,7 @@ fn builder(limits: &ServeLimits) -> auto::Builder<TokioExecutor> {
 }
 
 /// The next connection that has a place; `None` for one that could not be given any.
-async fn accept(
+pub(crate) async fn accept(
     listener: &TcpListener,
     places: &Arc<Places>,
 ) -> io::Result<Option<(TcpStream, Place)>> {

@@ -1,7 +1,7 @@
 //! One client's socket, from the upgrade to the close.
 
-mod clock;
-mod socket;
+pub(crate) mod clock;
+pub(crate) mod socket;
 
 use axum::{Error, extract::ws::Message};
 use bytes::Bytes;
@@ -381,4 +381,4 @@ async fn next(round: &mut Option<Box<Round>>) -> Event {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

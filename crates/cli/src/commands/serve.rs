@@ -38,6 +38,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
             http = %server.address(),
             grpc = %server.grpc_address(),
             admin = server.admin_address().map(tracing::field::display),
+            vosk = server.vosk_address().map(tracing::field::display),
+            wyoming = server.wyoming_address().map(tracing::field::display),
             models = server.models().all().len(),
             "serving"
         );

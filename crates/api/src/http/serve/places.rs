@@ -20,7 +20,7 @@ pub struct Places {
 
 /// One connection's place, free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
     _share: Share,
 }

@@ -8,18 +8,18 @@ use crate::ws::SocketLimits;
 
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct View {
+pub(crate) struct View {
     /// It listens to the client.
-    pub(super) reads: bool,
+    pub(crate) reads: bool,
     /// Something is ready for the client.
-    pub(super) writes: bool,
+    pub(crate) writes: bool,
     /// Something waits for the session.
-    pub(super) waits: bool,
+    pub(crate) waits: bool,
 }
 
 /// What is to be done about the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Ask the client whether it is there.
     Ping,
     /// Tell the client that nothing of its stream could be done for so long.
@@ -33,7 +33,7 @@ pub(super) enum Verdict {
 }
 
 #[derive(Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     limits: SocketLimits,
     /// When anything was last heard of the client.
     heard: Instant,
@@ -46,7 +46,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    pub(super) fn new(limits: SocketLimits, now: Instant) -> Self {
+    pub(crate) fn new(limits: SocketLimits, now: Instant) -> Self {
         Self {
             limits,
             heard: now,
@@ -59,23 +59,23 @@ impl Clock {
     }
 
     /// Something came from the client.
-    pub(super) fn heard(&mut self, now: Instant) {
+    pub(crate) fn heard(&mut self, now: Instant) {
         self.heard = now;
         self.pinged = None;
     }
 
     /// The client wants something.
-    pub(super) fn asked(&mut self, now: Instant) {
+    pub(crate) fn asked(&mut self, now: Instant) {
         self.asked = now;
     }
 
     /// Something was written.
-    pub(super) fn wrote(&mut self) {
+    pub(crate) fn wrote(&mut self) {
         self.blocked = None;
     }
 
     /// The session did something.
-    pub(super) fn moved(&mut self, now: Instant) {
+    pub(crate) fn moved(&mut self, now: Instant) {
         self.stalled = None;
         self.is_warned = false;
         // It is not the client's silence that was waited for.
@@ -83,7 +83,7 @@ impl Clock {
     }
 
     /// Notes what the connection is doing; says when to look again at the latest.
-    pub(super) fn arm(&mut self, view: View, now: Instant) -> Instant {
+    pub(crate) fn arm(&mut self, view: View, now: Instant) -> Instant {
         self.blocked = view.writes.then(|| self.blocked.unwrap_or(now));
         self.stalled = view.waits.then(|| self.stalled.unwrap_or(now));
         if !view.reads {
@@ -108,7 +108,7 @@ impl Clock {
     }
 
     /// What is to be done now, if anything.
-    pub(super) fn look(&mut self, now: Instant) -> Option<Verdict> {
+    pub(crate) fn look(&mut self, now: Instant) -> Option<Verdict> {
         let limits = &self.limits;
         let past = |since: Option<Instant>, span| since.filter(|since| *since + span <= now);
         if past(self.blocked, limits.write_timeout).is_some() {

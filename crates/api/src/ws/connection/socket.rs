@@ -21,7 +21,7 @@ const MAX_WAITING: usize = 32;
 
 /// Why nothing more comes from a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gone {
+pub(crate) enum Gone {
     /// It closed its side in good order.
     Closed,
     /// It vanished.
@@ -32,25 +32,25 @@ pub(super) enum Gone {
 
 /// The last word to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Farewell {
-    pub(super) code: u16,
-    pub(super) reason: &'static str,
+pub(crate) struct Farewell {
+    pub(crate) code: u16,
+    pub(crate) reason: &'static str,
 }
 
 impl Farewell {
-    pub(super) const DONE: Self = Self { code: 1000, reason: "" };
-    pub(super) const GOING_AWAY: Self = Self { code: 1001, reason: "the server is shutting down" };
-    pub(super) const PROTOCOL: Self = Self { code: 1002, reason: "not the WebSocket protocol" };
-    pub(super) const NOT_UTF8: Self = Self { code: 1007, reason: "text that is not UTF-8" };
-    pub(super) const FAULTS: Self = Self { code: 1008, reason: "too many bad messages" };
-    pub(super) const TOO_BIG: Self = Self { code: 1009, reason: "the message is too big" };
-    pub(super) const OVERLOADED: Self = Self { code: 1013, reason: "overloaded; try again later" };
-    pub(super) const IDLE: Self = Self { code: 4408, reason: "nothing was sent for too long" };
+    pub(crate) const DONE: Self = Self { code: 1000, reason: "" };
+    pub(crate) const GOING_AWAY: Self = Self { code: 1001, reason: "the server is shutting down" };
+    pub(crate) const PROTOCOL: Self = Self { code: 1002, reason: "not the WebSocket protocol" };
+    pub(crate) const NOT_UTF8: Self = Self { code: 1007, reason: "text that is not UTF-8" };
+    pub(crate) const FAULTS: Self = Self { code: 1008, reason: "too many bad messages" };
+    pub(crate) const TOO_BIG: Self = Self { code: 1009, reason: "the message is too big" };
+    pub(crate) const OVERLOADED: Self = Self { code: 1013, reason: "overloaded; try again later" };
+    pub(crate) const IDLE: Self = Self { code: 4408, reason: "nothing was sent for too long" };
 }
 
 /// What a turn brought.
 #[derive(Debug)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     /// Something was written.
     Wrote,
     /// Something was read.
@@ -58,7 +58,7 @@ pub(super) enum Turn {
 }
 
 #[derive(Debug)]
-pub(super) struct Socket<T> {
+pub(crate) struct Socket<T> {
     transport: T,
     outbox: VecDeque<Message>,
     is_unflushed: bool,
@@ -68,25 +68,25 @@ impl<T> Socket<T>
 where
     T: Stream<Item = Result<Message, Error>> + Sink<Message, Error = Error> + Unpin,
 {
-    pub(super) fn new(transport: T) -> Self {
+    pub(crate) fn new(transport: T) -> Self {
         Self { transport, outbox: VecDeque::new(), is_unflushed: false }
     }
 
     /// Whether one more message may be said.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.outbox.len() < MAX_WAITING
     }
 
     /// Whether something is still to be written.
-    pub(super) fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         !self.outbox.is_empty() || self.is_unflushed
     }
 
-    pub(super) fn say(&mut self, text: String) {
+    pub(crate) fn say(&mut self, text: String) {
         self.outbox.push_back(Message::Text(text.into()));
     }
 
-    pub(super) fn ping(&mut self) {
+    pub(crate) fn ping(&mut self) {
         self.outbox.push_back(Message::Ping(Bytes::new()));
     }
 
@@ -94,12 +94,12 @@ where
     ///
     /// CANCEL SAFETY: what is not written stays in the outbox, and a message is either returned or
     /// not read.
-    pub(super) async fn turn(&mut self, reads: bool) -> Result<Turn, Gone> {
+    pub(crate) async fn turn(&mut self, reads: bool) -> Result<Turn, Gone> {
         poll_fn(|context| self.poll_turn(context, reads)).await
     }
 
     /// Says farewell, or answers the client's, and waits until both sides are closed.
-    pub(super) async fn close(mut self, farewell: Option<Farewell>) {
+    pub(crate) async fn close(mut self, farewell: Option<Farewell>) {
         let is_first = farewell.is_some();
         if let Some(Farewell { code, reason }) = farewell {
             let frame = CloseFrame { code, reason: reason.into() };

@@ -29,7 +29,7 @@ use super::*;
 use crate::ws::SocketLimits;
 
 /// Both ends of a socket that is none.
-struct Wire {
+pub(crate) struct Wire {
     incoming: mpsc::Receiver<Message>,
     outgoing: PollSender<Message>,
 }
@@ -63,7 +63,7 @@ impl Sink<Message> for Wire {
 }
 
 /// What streams need, with a model that counts samples.
-fn streams(limits: SpeechLimits) -> Streams {
+pub(crate) fn streams(limits: SpeechLimits) -> Streams {
     let settings =
         Settings { answer: Answer::Count, output: "count".into(), ..Settings::default() };
     let blueprint = Blueprint {
@@ -99,6 +99,15 @@ fn streams(limits: SpeechLimits) -> Streams {
 
 /// Speaks as these messages say, and returns everything that was heard.
 async fn converse(streams: Streams, kind: Kind, messages: Vec<Message>) -> Vec<Message> {
+    talk(messages, |_| false, |wire| Connection::new(wire, streams, kind).run()).await
+}
+
+/// The same with whoever serves the other end, until it closes or has said the last.
+pub(crate) async fn talk<F: Future<Output = ()>>(
+    messages: Vec<Message>,
+    is_last: impl Fn(&Message) -> bool,
+    serve: impl FnOnce(Wire) -> F,
+) -> Vec<Message> {
     let (say, incoming) = mpsc::channel(2);
     let (outgoing, mut hear) = mpsc::channel(2);
     let wire = Wire { incoming, outgoing: PollSender::new(outgoing) };
@@ -114,9 +123,9 @@ async fn converse(streams: Streams, kind: Kind, messages: Vec<Message>) -> Vec<M
         let mut heard = Vec::new();
         let hearing = async {
             while let Some(message) = hear.recv().await {
-                let is_close = matches!(message, Message::Close(_));
+                let is_end = matches!(message, Message::Close(_)) || is_last(&message);
                 heard.push(message);
-                if is_close {
+                if is_end {
                     break;
                 }
             }
@@ -125,7 +134,7 @@ async fn converse(streams: Streams, kind: Kind, messages: Vec<Message>) -> Vec<M
         drop(say);
         heard
     };
-    let (heard, ()) = join(client, Connection::new(wire, streams, kind).run()).await;
+    let (heard, ()) = join(client, serve(wire)).await;
     heard
 }
 

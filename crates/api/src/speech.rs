@@ -1,0 +1,21 @@
+//! The speech APIs that people's programs already speak: Deepgram's, `OpenAI`'s, vosk's and
+//! Wyoming. `docs/speech-apis.md` says of each what works, what is ignored and what is refused.
+//!
+//! A door here is a translation. What it hears becomes orders to a session of
+//! [`paceline_pipeline::speech`], and what the session says becomes its own messages; both are pure
+//! ([`Dialect`](dialect::Dialect)). One loop ([`conversation`]) waits for all of them, and one
+//! ([`recital`]) for all files.
+
+mod conversation;
+pub(crate) mod deepgram;
+mod dialect;
+mod fields;
+mod heard;
+mod name;
+pub(crate) mod openai;
+mod recital;
+pub mod vosk;
+pub mod wyoming;
+
+#[cfg(test)]
+mod tests;
