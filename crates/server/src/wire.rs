@@ -138,26 +138,11 @@ impl Server {
                 Certificates::open(tls, section.check_interval).map_err(StartError::Signal)?;
             supervisor.stage("certificates", certificates.run(supervisor.stop_intake()));
         }
-        let mut wyoming_address = None;
-        if let Some(address) = server.wyoming_listen {
-            let (listener, address) = listen(address).await?;
-            wyoming_address = Some(address);
-            let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
-            let door = wyoming::serve(listener, streams, places, connections, stop);
-            supervisor.stage("wyoming", async move {
-                door.await;
-                Ok(())
-            });
-        }
-        let mut addresses = HashMap::new();
-        for (name, address, listening) in listening {
-            addresses.insert(name, address);
-            let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
-            supervisor.stage(name, async move {
-                http::serve(listening, limits, connections, stop).await;
-                Ok(())
-            });
-        }
+        let wyoming_address = match server.wyoming_listen {
+            Some(address) => Some(hear_wyoming(address, streams, places, &mut supervisor).await?),
+            None => None,
+        };
+        let addresses = serve(listening, limits, &mut supervisor);
         if let Some(cameras) = cameras {
             open_cameras(cameras, &models, &live, &mut supervisor)?;
         }
@@ -288,6 +273,40 @@ fn places(section: &ServerSection) -> Arc<Places> {
     let total = section.max_connections;
     let one = section.max_connections_per_address.unwrap_or(total.div_ceil(4));
     Places::new(total, one)
+}
+
+/// Serves what listens; where each of them does.
+fn serve(
+    listening: Vec<(&'static str, SocketAddr, Listening)>,
+    limits: ServeLimits,
+    supervisor: &mut Supervisor,
+) -> HashMap<&'static str, SocketAddr> {
+    let mut addresses = HashMap::new();
+    for (name, address, listening) in listening {
+        addresses.insert(name, address);
+        let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
+        supervisor.stage(name, async move {
+            http::serve(listening, limits, connections, stop).await;
+            Ok(())
+        });
+    }
+    addresses
+}
+
+/// The one door that does not speak HTTP; where it is.
+async fn hear_wyoming(
+    address: SocketAddr,
+    streams: Streams,
+    places: Arc<Places>,
+    supervisor: &mut Supervisor,
+) -> Result<SocketAddr, StartError> {
+    let (listener, address) = listen(address).await?;
+    let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
+    supervisor.stage("wyoming", async move {
+        wyoming::serve(listener, streams, places, connections, stop).await;
+        Ok(())
+    });
+    Ok(address)
 }
 
 async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {

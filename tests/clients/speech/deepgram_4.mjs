@@ -4,7 +4,7 @@ import assert from "node:assert";
 
 import deepgram from "deepgram-4";
 
-import { HTTP, check, chunks, clip, passed, samples } from "./common.mjs";
+import { HTTP, check, chunks, clip, samples } from "./common.mjs";
 
 const { createClient, LiveTranscriptionEvents } = deepgram;
 const client = createClient("any", {
@@ -45,4 +45,3 @@ assert.equal(await closed, 1000);
 const finals = heard.results.filter((told) => told.is_final);
 check(finals.map((told) => told.channel.alternatives[0].transcript).join(" "), "a stream");
 assert(heard.started.length && heard.ended.length && heard.metadata.length === 1, JSON.stringify(heard));
-passed("@deepgram/sdk 4");

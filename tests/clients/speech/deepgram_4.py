@@ -11,7 +11,7 @@ from deepgram import (
     PrerecordedOptions,
 )
 
-from common import HTTP, check, chunks, clip, passed, samples
+from common import HTTP, check, chunks, clip, samples
 
 client = DeepgramClient("any", DeepgramClientOptions(url=f"http://{HTTP}"))
 
@@ -67,4 +67,3 @@ check(" ".join(result.channel.alternatives[0].transcript for result in finals), 
 assert sum(bool(result.from_finalize) for result in finals) == 1
 assert all(result.metadata.model_info.name for result in finals)
 assert abs(heard["metadata"][0].duration - 13.0) < 0.1
-passed("deepgram-sdk 4")

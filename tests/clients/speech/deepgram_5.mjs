@@ -4,7 +4,7 @@ import assert from "node:assert";
 
 import { DeepgramClient } from "deepgram-5";
 
-import { HTTP, check, chunks, clip, passed, samples } from "./common.mjs";
+import { HTTP, check, chunks, clip, samples } from "./common.mjs";
 
 const client = new DeepgramClient({ apiKey: "any", baseUrl: `http://${HTTP}` });
 
@@ -47,4 +47,3 @@ check(finals.map((message) => message.channel.alternatives[0].transcript).join("
 assert.equal(finals.filter((message) => message.from_finalize).length, 1);
 assert.equal(closes, 1);
 socket.close();
-passed("@deepgram/sdk 5");

@@ -6,8 +6,9 @@ from deepgram import DeepgramClient
 from deepgram.core.api_error import ApiError
 from deepgram.environment import DeepgramClientEnvironment
 from deepgram.listen.v1 import types
+from websockets.exceptions import InvalidStatus
 
-from common import HTTP, check, chunks, clip, passed, samples
+from common import HTTP, check, chunks, clip, samples
 
 here = DeepgramClientEnvironment(
     base=f"http://{HTTP}", production=f"ws://{HTTP}", agent=f"ws://{HTTP}", agent_rest=f"http://{HTTP}"
@@ -97,8 +98,9 @@ def refused() -> None:
     for options, status in [({"model": "nobody"}, 404), ({"encoding": "speex"}, 400)]:
         try:
             talk(lambda socket: None, **options)
-        except ApiError as error:
-            assert error.status_code == status, error
+        except InvalidStatus as error:
+            assert error.response.status_code == status, error
+            assert error.response.headers["dg-error"], error
         else:
             raise AssertionError(options)
     try:
@@ -114,4 +116,3 @@ streamed(text)
 finalized()
 channels()
 refused()
-passed("deepgram-sdk 7")

@@ -6,7 +6,7 @@ import { createReadStream } from "node:fs";
 import OpenAI from "openai";
 import { OpenAIRealtimeWS } from "openai/realtime/ws";
 
-import { HTTP, PATH, check, chunks, passed, samples } from "./common.mjs";
+import { HTTP, PATH, check, chunks, samples } from "./common.mjs";
 
 const client = new OpenAI({ apiKey: "any", baseURL: `http://${HTTP}/v1`, maxRetries: 0 });
 const ask = (options) =>
@@ -51,4 +51,3 @@ const said = await new Promise((resolve, reject) => {
 realtime.close();
 check(said, "a commit");
 assert.deepEqual(kinds.slice(0, 3), ["session.created", "session.updated", "input_audio_buffer.committed"]);
-passed("openai (Node)");

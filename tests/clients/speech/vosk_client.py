@@ -6,7 +6,7 @@ import os
 
 import websockets
 
-from common import check, chunks, passed, samples
+from common import check, chunks, samples
 
 
 async def main() -> None:
@@ -31,4 +31,3 @@ async def main() -> None:
 
 
 asyncio.run(main())
-passed("vosk")

@@ -193,6 +193,9 @@ where
     }
 
     fn tell(&mut self, event: Event) {
+        if let Some(session) = &self.session {
+            self.orders.n_channels = session.n_channels();
+        }
         match event {
             Event::Room => self.owes_room = false,
             // ORDER: gone before the dialect hears of it, which may open the next.
@@ -228,7 +231,6 @@ where
                 }
             }
         }
-        self.orders.n_channels = self.session.as_ref().map_or(0, |session| session.n_channels());
     }
 }
 

@@ -12,9 +12,7 @@ use crate::{ApiError, ws::Farewell};
 /// A protocol.
 pub(super) trait Dialect {
     /// The connection is there.
-    fn begin(&mut self, orders: &mut Orders) {
-        let _nothing = orders;
-    }
+    fn begin(&mut self, _orders: &mut Orders) {}
 
     /// The client sent audio. It is only asked while the session has room.
     fn audio(&mut self, bytes: Bytes, orders: &mut Orders);

@@ -85,7 +85,7 @@ pub(super) fn header(ignored: &BTreeSet<String>) -> Option<HeaderValue> {
 
 /// A stranger's word, short and plain.
 pub(super) fn clip(text: &str) -> String {
-    text.chars().filter(|letter| letter.is_ascii_graphic()).take(64).collect()
+    text.chars().filter(char::is_ascii_graphic).take(64).collect()
 }
 
 #[cfg(test)]

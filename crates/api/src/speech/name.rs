@@ -24,10 +24,8 @@ pub(super) fn of(text: &str) -> String {
 fn uuid(mut bytes: [u8; 16], version: u8) -> String {
     bytes[6] = bytes[6] & 0x0f | version << 4;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let digits = hex(&bytes);
-    let (a, b, c, d, e) =
-        (&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]);
-    format!("{a}-{b}-{c}-{d}-{e}")
+    let groups = [0..4, 4..6, 6..8, 8..10, 10..16].map(|group| hex(&bytes[group]));
+    groups.join("-")
 }
 
 /// Bytes in hexadecimal digits.

@@ -84,12 +84,11 @@ where
                 biased;
                 event = self.session.next() => event,
                 piece = self.source.next(), if wants_more => {
-                    match piece {
-                        Some(piece) => self.session.push(piece?),
-                        None => {
-                            self.is_read = true;
-                            self.session.finish();
-                        }
+                    if let Some(piece) = piece {
+                        self.session.push(piece?);
+                    } else {
+                        self.is_read = true;
+                        self.session.finish();
                     }
                     continue;
                 }

@@ -1,5 +1,6 @@
 //! Streaming speech, over real sockets to a whole server.
 
+mod apis;
 mod defects;
 mod limits;
 mod segmented;

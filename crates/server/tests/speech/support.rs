@@ -14,6 +14,8 @@ use tokio_tungstenite::{
 
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
+    pub(crate) vosk: Option<SocketAddr>,
+    pub(crate) wyoming: Option<SocketAddr>,
     pub(crate) models: Arc<Models>,
     pub(crate) speech: Speech,
     stop: oneshot::Sender<()>,
@@ -29,13 +31,14 @@ pub(crate) async fn start(sets: &[&str]) -> Running {
     ];
     let all: Vec<String> = own.iter().chain(sets).map(|set| (*set).to_owned()).collect();
     let server = Server::build(load(None, [], &all).unwrap()).await.unwrap();
-    let address = server.address();
+    let (address, vosk, wyoming) =
+        (server.address(), server.vosk_address(), server.wyoming_address());
     let (models, speech) = (Arc::clone(server.models()), server.speech().clone());
     let (stop, stopped) = oneshot::channel::<()>();
     let done = tokio::spawn(server.run(async {
         stopped.await.ok();
     }));
-    Running { address, models, speech, stop, done }
+    Running { address, vosk, wyoming, models, speech, stop, done }
 }
 
 impl Running {

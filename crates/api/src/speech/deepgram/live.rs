@@ -30,13 +30,19 @@ pub(in crate::speech) struct Live {
     /// Of all audio that came.
     digest: Sha256,
     is_open: bool,
-    /// The client asked for everything so far; which channel it named.
-    finalizing: Option<Option<usize>>,
+    /// The client asked for everything so far, of these channels.
+    finalizing: Option<Which>,
     /// By channel, where what was told last ends, and whether it answered the request for everything.
     told: Vec<Told>,
     /// The client said that nothing more comes.
     is_closing: bool,
     n_faults: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Every,
+    Only(usize),
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -116,10 +122,10 @@ impl Live {
     /// Everything that came before is answered. Clients wait for a result that says so, on every
     /// channel that they named, so there is one even where nothing was said.
     fn finalized(&mut self, orders: &mut Orders) {
-        let Some(named) = self.finalizing.take() else { return };
+        let Some(which) = self.finalizing.take() else { return };
         let n_channels = self.index(0, orders)[1];
-        for channel in (0..n_channels).filter(|channel| named.is_none_or(|named| named == *channel))
-        {
+        let is_meant = |channel: &usize| which == Which::Every || which == Which::Only(*channel);
+        for channel in (0..n_channels).filter(is_meant) {
             let told = std::mem::take(&mut self.told(channel).is_finalized);
             if !told {
                 let end = self.told(channel).end;
@@ -211,7 +217,7 @@ impl Dialect for Live {
         match serde_json::from_str(text) {
             Ok(Asked::KeepAlive {}) => {}
             Ok(Asked::Finalize { channel }) => {
-                self.finalizing = Some(channel);
+                self.finalizing = Some(channel.map_or(Which::Every, Which::Only));
                 if self.is_open {
                     orders.flush();
                 } else {

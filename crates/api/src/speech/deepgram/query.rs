@@ -23,6 +23,7 @@ const MAX_ENDPOINTING: Duration = Duration::from_secs(5);
 
 /// What a client asks for.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a parameter")]
 pub(super) struct Query {
     pub(super) model: Chosen,
     pub(super) source: Source,

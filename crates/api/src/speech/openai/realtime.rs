@@ -26,6 +26,8 @@ use crate::{
 const MAX_FAULTS: u32 = 100;
 /// Samples in a millisecond.
 const MILLISECOND: u64 = 16;
+/// The least that can be committed, in samples.
+const LEAST: u64 = 100 * MILLISECOND;
 
 /// The model of ours that is meant by a name.
 type Choose = Box<dyn Fn(Option<&str>) -> Result<String, ApiError> + Send + Sync>;
@@ -40,8 +42,9 @@ pub(in crate::speech) struct Realtime {
     detects: bool,
     /// Samples of the sessions before this one, which had other settings.
     offset: u64,
-    /// Bytes that came since the last commit.
-    uncommitted: u64,
+    /// Bytes that came in this session, and how many of them were committed or cleared.
+    received: u64,
+    taken: u64,
     /// Items without a transcript, in the order of their audio.
     items: VecDeque<Item>,
     n_items: u64,
@@ -72,7 +75,8 @@ impl Realtime {
             is_open: false,
             detects: false,
             offset: 0,
-            uncommitted: 0,
+            received: 0,
+            taken: 0,
             items: VecDeque::new(),
             n_items: 0,
             previous: None,
@@ -135,20 +139,19 @@ impl Realtime {
             orders.open(self.terms(&self.settings)?);
             (self.is_open, self.detects) = (true, self.settings.turns.is_some());
         }
-        self.uncommitted += bytes.len() as u64;
+        self.received += bytes.len() as u64;
         orders.push(Bytes::from(bytes));
         Ok(())
     }
 
     fn commit(&mut self, orders: &mut Orders) -> Result<(), ApiError> {
-        let least = self.settings.format.least();
-        if !self.is_open || self.uncommitted < least {
+        let (least, held) = (self.settings.format.bytes(LEAST), self.received - self.taken);
+        if !self.is_open || held < least {
             return Err(wrong(format!(
-                "the buffer is too small to be committed: it has {} bytes, and 100 ms are {least}",
-                self.uncommitted
+                "the buffer is too small to be committed: it has {held} bytes, and 100 ms are {least}"
             )));
         }
-        self.uncommitted = 0;
+        self.taken = self.received;
         self.pending = Some(Pending::Commit { is_told: false });
         if !self.detects {
             if self.items.is_empty() {
@@ -162,7 +165,7 @@ impl Realtime {
     }
 
     fn clear(&mut self, orders: &mut Orders) {
-        self.uncommitted = 0;
+        self.taken = self.received;
         if let Some(item) = self.items.back_mut().filter(|item| !item.is_committed) {
             item.is_cleared = true;
         }
@@ -199,7 +202,9 @@ impl Realtime {
         if let Some(Pending::Commit { is_told }) = &mut self.pending {
             *is_told = true;
         }
-        told.into_iter().for_each(|message| self.say(message, orders));
+        for message in told {
+            self.say(message, orders);
+        }
     }
 
     /// An utterance belongs to the oldest item that has no transcript; where the client commits, to
@@ -310,7 +315,9 @@ impl Dialect for Realtime {
             }
             Heard::Inactive { at, .. } if self.detects => {
                 self.say_voice("speech_stopped", "audio_end_ms", at, orders);
-                self.uncommitted = 0;
+                // What came after this is not a part of the turn.
+                let end = self.settings.format.bytes(at).min(self.received);
+                self.taken = self.taken.max(end);
                 self.commit_item(orders);
             }
             Heard::Interim { said, .. } if self.detects => self.say_news(said.stable(), orders),
@@ -328,6 +335,7 @@ impl Dialect for Realtime {
             }
             Heard::Ended(report) => {
                 self.is_open = false;
+                (self.received, self.taken) = (0, 0);
                 self.offset += report.ending.frames;
                 self.pending = None;
                 self.complete_all(orders);
@@ -342,7 +350,7 @@ impl Dialect for Realtime {
 
     fn refused(&mut self, error: &ApiError, orders: &mut Orders) {
         self.is_open = false;
-        self.uncommitted = 0;
+        (self.received, self.taken) = (0, 0);
         self.fault(error, &Value::Null, orders);
     }
 

@@ -29,7 +29,7 @@ fn kinds(messages: &[Value]) -> Vec<&str> {
     types.filter_map(|kind| kind.rsplit('.').next()).collect()
 }
 
-fn ask(session: &mut Realtime, message: Value) -> Vec<Order> {
+fn ask(session: &mut Realtime, message: &Value) -> Vec<Order> {
     let mut orders = Orders::default();
     session.text(&message.to_string(), &mut orders);
     list(&mut orders)
@@ -43,8 +43,8 @@ fn tell(session: &mut Realtime, heard: Heard) -> Vec<Value> {
 
 /// A second of silence.
 fn append(session: &mut Realtime) -> Vec<Order> {
-    let audio = BASE64_STANDARD.encode([0; 48_000]);
-    ask(session, json!({"type": "input_audio_buffer.append", "audio": audio}))
+    let audio = BASE64_STANDARD.encode(vec![0; 48_000]);
+    ask(session, &json!({"type": "input_audio_buffer.append", "audio": audio}))
 }
 
 fn spoken(text: &str, ended: EndReason) -> Heard {
@@ -58,7 +58,7 @@ const INACTIVE: Heard = Heard::Inactive { channel: 0, at: 16_000 };
 fn manual() -> Realtime {
     let mut session = session();
     let none = json!({"audio": {"input": {"turn_detection": null}}});
-    let told = said(ask(&mut session, json!({"type": "session.update", "session": none})));
+    let told = said(ask(&mut session, &json!({"type": "session.update", "session": none})));
     assert_eq!(told[0]["type"], "session.updated");
     session
 }
@@ -148,7 +148,7 @@ fn what_the_client_commits_is_one_item_however_many_utterances_it_is() {
     assert!(tell(&mut session, ACTIVE).is_empty());
     assert!(tell(&mut session, spoken("one", EndReason::Silence)).is_empty(), "not yet an item");
 
-    let orders = ask(&mut session, json!({"type": "input_audio_buffer.commit"}));
+    let orders = ask(&mut session, &json!({"type": "input_audio_buffer.commit"}));
     assert!(orders.contains(&Order::Flush));
     let mut all = said(orders);
     all.extend(tell(&mut session, spoken("two", EndReason::Flushed)));
@@ -157,7 +157,7 @@ fn what_the_client_commits_is_one_item_however_many_utterances_it_is() {
     assert_eq!(kinds(&all), ["committed", "added", "done", "delta", "delta", "completed"]);
     assert_eq!(all[5]["transcript"], "one two");
     append(&mut session);
-    let next = said(ask(&mut session, json!({"type": "input_audio_buffer.commit"})));
+    let next = said(ask(&mut session, &json!({"type": "input_audio_buffer.commit"})));
     assert_eq!(next[0]["previous_item_id"], "item_1");
     assert_eq!(tell(&mut session, Heard::Flushed)[0]["transcript"], "", "nobody spoke");
 }
@@ -166,7 +166,7 @@ fn what_the_client_commits_is_one_item_however_many_utterances_it_is() {
 fn nothing_to_commit_is_an_error_and_not_an_item() {
     for mut session in [session(), manual()] {
         let told =
-            said(ask(&mut session, json!({"type": "input_audio_buffer.commit", "event_id": "e"})));
+            said(ask(&mut session, &json!({"type": "input_audio_buffer.commit", "event_id": "e"})));
         assert_eq!(told[0]["type"], "error");
         assert_eq!(told[0]["error"]["event_id"], "e");
         assert!(told[0]["error"]["message"].as_str().unwrap().contains("too small"));
@@ -178,7 +178,7 @@ fn a_commit_where_the_server_finds_turns_ends_the_one_under_way_or_makes_an_empt
     let mut session = session();
     append(&mut session);
     tell(&mut session, ACTIVE);
-    ask(&mut session, json!({"type": "input_audio_buffer.commit"}));
+    ask(&mut session, &json!({"type": "input_audio_buffer.commit"}));
     let mut all = tell(&mut session, INACTIVE);
     all.extend(tell(&mut session, spoken("yes", EndReason::Flushed)));
     all.extend(tell(&mut session, Heard::Flushed));
@@ -186,7 +186,7 @@ fn a_commit_where_the_server_finds_turns_ends_the_one_under_way_or_makes_an_empt
     assert_eq!(all.iter().filter(|each| each["transcript"].is_string()).count(), 1);
 
     append(&mut session);
-    ask(&mut session, json!({"type": "input_audio_buffer.commit"}));
+    ask(&mut session, &json!({"type": "input_audio_buffer.commit"}));
     let empty = tell(&mut session, Heard::Flushed);
     assert_eq!(kinds(&empty), ["committed", "added", "done", "completed"]);
 }
@@ -196,7 +196,7 @@ fn what_is_cleared_is_never_heard_of_again() {
     for mut session in [session(), manual()] {
         append(&mut session);
         tell(&mut session, ACTIVE);
-        let told = said(ask(&mut session, json!({"type": "input_audio_buffer.clear"})));
+        let told = said(ask(&mut session, &json!({"type": "input_audio_buffer.clear"})));
         assert_eq!(told[0]["type"], "input_audio_buffer.cleared");
         for heard in [INACTIVE, spoken("secret", EndReason::Flushed), Heard::Flushed] {
             assert!(tell(&mut session, heard).is_empty());
@@ -229,10 +229,10 @@ fn other_settings_begin_another_session_once_this_one_is_answered() {
     tell(&mut session, ACTIVE);
     let update = |turns: Value| json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": turns}}}});
     assert!(
-        !ask(&mut session, update(json!({"type": "server_vad"}))).contains(&Order::Finish),
+        !ask(&mut session, &update(json!({"type": "server_vad"}))).contains(&Order::Finish),
         "nothing changed"
     );
-    assert!(ask(&mut session, update(Value::Null)).contains(&Order::Finish));
+    assert!(ask(&mut session, &update(Value::Null)).contains(&Order::Finish));
     let mut all = tell(&mut session, INACTIVE);
     all.extend(tell(&mut session, spoken("before", EndReason::Flushed)));
     assert_eq!(all.last().unwrap()["transcript"], "before");
@@ -240,7 +240,7 @@ fn other_settings_begin_another_session_once_this_one_is_answered() {
     report.ending.frames = 160_000;
     tell(&mut session, Heard::Ended(report));
 
-    ask(&mut session, update(json!({"type": "server_vad"})));
+    ask(&mut session, &update(json!({"type": "server_vad"})));
     append(&mut session);
     assert_eq!(tell(&mut session, ACTIVE)[0]["audio_start_ms"], 10_100, "time goes on");
 }
@@ -254,7 +254,7 @@ fn the_older_generation_hears_its_own_names() {
     let created = said(list(&mut orders));
     let updated = said(ask(
         &mut session,
-        json!({"type": "transcription_session.update",
+        &json!({"type": "transcription_session.update",
         "session": {"input_audio_format": "g711_ulaw", "turn_detection": null}}),
     ));
 
@@ -273,7 +273,7 @@ fn nonsense_is_told_and_the_session_goes_on() {
         json!({"type": "session.update", "session": {"type": "realtime"}}),
         json!([]),
     ] {
-        assert_eq!(kinds(&said(ask(&mut session, message))), ["error"]);
+        assert_eq!(kinds(&said(ask(&mut session, &message))), ["error"]);
     }
     assert!(matches!(&append(&mut session)[..], [Order::Open(_), Order::Push(_)]));
 }

@@ -63,11 +63,11 @@ impl Format {
         }
     }
 
-    /// Bytes of a tenth of a second, the least that can be committed.
-    pub(super) const fn least(self) -> u64 {
+    /// Bytes of so many samples of ours.
+    pub(super) const fn bytes(self, samples: u64) -> u64 {
         match self {
-            Self::Pcm => 4800,
-            Self::Pcmu | Self::Pcma => 800,
+            Self::Pcm => samples * 3,
+            Self::Pcmu | Self::Pcma => samples / 2,
         }
     }
 

@@ -164,6 +164,6 @@ mod tests {
     fn what_claims_too_much_is_refused_before_it_is_held() {
         let large = b"{\"type\":\"audio-chunk\",\"payload_length\":99999999999}\n";
         assert!(matches!(read(large, 5), Err(FrameError::Large(99_999_999_999))));
-        assert!(matches!(read(&[b' '; MAX_LINE], 4096), Err(FrameError::LongLine)));
+        assert!(matches!(read(&vec![b' '; MAX_LINE], 4096), Err(FrameError::LongLine)));
     }
 }
