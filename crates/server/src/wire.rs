@@ -5,9 +5,10 @@ use std::{collections::HashMap, future::Future, net::SocketAddr, sync::Arc};
 use paceline_api::{
     App, Readiness,
     grpc::{self, DescriptorError},
-    http::{self, Listening, Places, ServeLimits},
+    http::{self, Entrance, Listening, Places, ServeLimits},
     live::Live,
     speech::{vosk, wyoming},
+    tls::Tls,
     ws::{SocketLimits, Streams},
 };
 use paceline_ingest::{Cameras, RawTensors};
@@ -127,12 +128,7 @@ impl Server {
             let places = Places::new(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS);
             doors.push(("admin", address, http::entrance(app, gate), places));
         }
-        let mut listening = Vec::new();
-        for (name, address, entrance, places) in doors {
-            let (listener, address) = listen(address).await?;
-            let tls = tls.clone();
-            listening.push((name, address, Listening { listener, tls, entrance, places }));
-        }
+        let listening = open(doors, tls.as_ref()).await?;
         if let Some((tls, section)) = tls.zip(server.tls) {
             let certificates =
                 Certificates::open(tls, section.check_interval).map_err(StartError::Signal)?;
@@ -273,6 +269,23 @@ fn places(section: &ServerSection) -> Arc<Places> {
     let total = section.max_connections;
     let one = section.max_connections_per_address.unwrap_or(total.div_ceil(4));
     Places::new(total, one)
+}
+
+/// A door before it listens: its name, where it will, what answers there, and for how many.
+type Door = (&'static str, SocketAddr, Entrance, Arc<Places>);
+
+/// Lets every door listen, before any of them is served.
+async fn open(
+    doors: Vec<Door>,
+    tls: Option<&Arc<Tls>>,
+) -> Result<Vec<(&'static str, SocketAddr, Listening)>, StartError> {
+    let mut listening = Vec::new();
+    for (name, address, entrance, places) in doors {
+        let (listener, address) = listen(address).await?;
+        let tls = tls.cloned();
+        listening.push((name, address, Listening { listener, tls, entrance, places }));
+    }
+    Ok(listening)
 }
 
 /// Serves what listens; where each of them does.
