@@ -77,7 +77,18 @@ export function sized(canvas: HTMLCanvasElement): { g: CanvasRenderingContext2D;
   return { g, w, h };
 }
 
-/** A colour of the theme that is in force. */
+const inks = new Map<string, string>();
+let theme: string | undefined;
+
+/** A colour of the theme that is in force. To ask for its style is dear, so that is done once. */
 export function colour(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const root = document.documentElement;
+  if (theme !== root.dataset['theme']) inks.clear();
+  theme = root.dataset['theme'];
+  let ink = inks.get(name);
+  if (ink === undefined) {
+    ink = getComputedStyle(root).getPropertyValue(name).trim();
+    inks.set(name, ink);
+  }
+  return ink;
 }

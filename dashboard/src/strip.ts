@@ -64,7 +64,7 @@ export class Strip {
     if (newest && newest !== this.#newest) {
       const at = this.#newest ? this.#bars.lastIndexOf(this.#newest) : -1;
       const fresh = at < 0 ? 0 : this.#bars.length - 1 - at;
-      if (!this.#still.matches && fresh > 0 && fresh < 40) {
+      if (!this.#still.matches && fresh > 0 && fresh < 24) {
         this.#slide = fresh * STEP;
         this.#slideBegan = performance.now();
       }

@@ -54,18 +54,20 @@ test('numbers move, batches are drawn, and nothing comes from elsewhere', async 
 
 test('every layout fits its screen, in dark and in light', async () => {
   const backgrounds = new Set();
-  for (const [width, height] of [[1920, 1080], [1024, 768], [390, 844], [320, 640]]) {
-    for (const colorScheme of ['dark', 'light']) {
-      const { page, complaints } = await open(browser, server.url, { viewport: { width, height }, colorScheme });
-      await says(pill(page), /Live/);
+  for (const colorScheme of ['dark', 'light']) {
+    const { page, complaints } = await open(browser, server.url, { colorScheme });
+    await says(pill(page), /Live/);
+    for (const [width, height] of [[1920, 1080], [1024, 768], [390, 844], [320, 640]]) {
+      await page.setViewportSize({ width, height });
+      await page.locator('#nav-watch').click();
       assert.ok(await fits(page), `overview at ${width}, ${colorScheme}`);
-      await page.goto(`${server.url}#try`);
+      await page.locator('#nav-try').click();
       await page.getByRole('tab', { name: 'Ask a model' }).click();
       assert.ok(await fits(page), `try it at ${width}, ${colorScheme}`);
-      backgrounds.add(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
-      assert.deepEqual(complaints, []);
-      await page.context().close();
     }
+    backgrounds.add(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+    assert.deepEqual(complaints, []);
+    await page.context().close();
   }
   assert.equal(backgrounds.size, 2);
 });
@@ -117,6 +119,30 @@ test('a form asks a model what it says it takes', async () => {
   await page.locator('.answer', { hasText: '"json"' }).waitFor();
   assert.deepEqual(complaints, []);
   await page.context().close();
+});
+
+test('a voice speaks where one is served, and is not offered elsewhere', async () => {
+  const own = await Server.start({
+    sets: [
+      `models.tokens={backend='simulated', simulated={answer='tokens'}, synthesis={vocoder='sound', count='count', parameters={diffusion_steps={default=5, min=1, max=7}}, voices={ann={inputs={embedding=[1]}}}}}`,
+      `models.sound={backend='simulated', warm_up_length=65, simulated={answer='sound'}, batch={preset='few_listeners'}, padding={inputs={tokens=1}, lengths='lengths'}}`,
+    ],
+  });
+  const { page, complaints } = await open(browser, `${own.url}#try`);
+  await page.getByRole('tab', { name: 'Speak' }).click();
+  await says(page.locator('#speak-voice'), 'ann');
+  await page.locator('#speak-text').fill('Hello.');
+  await page.getByRole('button', { name: 'Speak' }).click();
+  await says(page.locator('#panel-speak [role=status]'), /first sound after .* \d\.\d s made in/);
+  await page.locator('#panel-speak button', { hasText: /^Speak$/ }).waitFor();
+  assert.deepEqual(complaints, []);
+  await page.context().close();
+  await own.stop();
+
+  const { page: mute } = await open(browser, `${server.url}#try`);
+  await mute.locator('#infer-model option').first().waitFor({ state: 'attached' });
+  assert.ok(await mute.locator('#tab-speak').isHidden());
+  await mute.context().close();
 });
 
 test('hostile names and words are text', async () => {

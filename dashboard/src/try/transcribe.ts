@@ -124,7 +124,7 @@ export class Transcribe {
     const node = new AudioWorkletNode(context, 'microphone', { numberOfOutputs: 0 });
     const talk = this.#begin({ channels: 1, sample_rate: context.sampleRate, bit_depth: 16, is_float: false });
     node.port.onmessage = (event: MessageEvent<ArrayBuffer>) => {
-      this.#voice.heard(new Int16Array(event.data));
+      this.#voice.heard(new Int16Array(event.data), context.sampleRate);
       talk.send(event.data);
     };
     context.createMediaStreamSource(stream).connect(node);

@@ -13,6 +13,9 @@ export class Voice {
   /** Bars that were let go of. */
   #gone = 0;
   #spans: [number, number | undefined][] = [];
+  /** Of the bar that is not full yet. */
+  #peak = 0;
+  #n = 0;
   #frame = 0;
 
   constructor() {
@@ -23,6 +26,7 @@ export class Voice {
     this.#peaks = [];
     this.#gone = 0;
     this.#spans = [];
+    [this.#peak, this.#n] = [0, 0];
     this.#draw();
   }
 
@@ -37,11 +41,15 @@ export class Voice {
     this.#draw();
   }
 
-  /** More of a microphone: a piece as long as a bar. */
-  heard(samples: Int16Array): void {
-    let peak = 0;
-    for (const sample of samples) peak = Math.max(peak, Math.abs(sample));
-    this.#push(peak / 32768);
+  /** More of the sound, in pieces of any length. */
+  heard(samples: Int16Array, rate: number): void {
+    for (const sample of samples) {
+      this.#peak = Math.max(this.#peak, Math.abs(sample));
+      this.#n += 1;
+      if (this.#n < rate * BAR_S) continue;
+      this.#push(this.#peak / 32768);
+      [this.#peak, this.#n] = [0, 0];
+    }
     this.#draw();
   }
 
