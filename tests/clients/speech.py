@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A client as the original streaming project had it, against a running server at PACELINE_HTTP: start, raw
-PCM in small chunks, stop; one JSON event per text message. Uses only what that protocol has, and fails on
-the first message that such a client would not understand.
+PCM in small chunks, stop; one JSON event per text message. Uses only what that protocol has, but for the name
+of the model that counts samples, and fails on the first message that such a client would not understand.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import websockets
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 KNOWN = {
-    "segment": {"type", "start_time", "end_time", "is_final", "count", "channel"},
+    "segment": {"type", "start_time", "end_time", "is_final", "count", "text", "stable", "channel"},
     "active": {"type", "time", "channel"},
     "inactive": {"type", "time", "channel"},
 }
@@ -30,7 +30,10 @@ def speech() -> bytes:
 def start(interim: bool = False, **other) -> str:
     """The message that begins a round."""
     form = {"channels": 1, "sample_rate": 16000, "bit_depth": 16, "is_float": False}
-    return json.dumps({"request": "start", "trace_id": None, "format": form | other, "interim_results": interim})
+    return json.dumps({"request": "start", "trace_id": None, "format": form, "interim_results": interim} | other)
+
+
+COUNTS = {"model": "simulated-speech"}
 
 
 def stop(disconnect: bool) -> str:
@@ -66,7 +69,7 @@ def chunks(data: bytes, size: int = 255) -> list:
 
 
 async def simple(audio: bytes) -> None:
-    events = await talk("simple", [start(), *chunks(audio), stop(True)])
+    events = await talk("simple", [start(**COUNTS), *chunks(audio), stop(True)])
     assert all(event["type"] == "segment" and "is_final" not in event for event in events)
     assert sum(event["count"] for event in events) == len(audio) // 2
     ends = [0.0] + [event["end_time"] for event in events]
@@ -82,7 +85,9 @@ async def segmented(audio: bytes) -> None:
         if event["type"] == "segment":
             before = [other for other in events[:number] if other["type"] == "inactive"]
             assert event["is_final"] and before[-1]["time"] >= event["end_time"]
-            assert event["count"] == round((event["end_time"] - event["start_time"]) * 16000)
+            assert event["text"] == event["stable"]
+    text = " ".join(event["text"] for event in events if event["type"] == "segment")
+    assert "fellow Americans" in text, text
     interim = await talk("segmented", [start(True), *chunks(audio), stop(True)])
     # Sent at this speed, interim results may give way to the final ones.
     final = [event for event in interim if event.get("is_final", True)]
@@ -92,7 +97,9 @@ async def segmented(audio: bytes) -> None:
 async def rounds(audio: bytes) -> None:
     """Start, data, stop, more data under the same start, a start in mid-stream, stop."""
     half = chunks(audio[:64000])
-    again = await talk("simple", [start(), *half, stop(False), *half, start(), *half, stop(False), stop(True)])
+    again = await talk(
+        "simple", [start(**COUNTS), *half, stop(False), *half, start(**COUNTS), *half, stop(False), stop(True)]
+    )
     assert sum(event["count"] for event in again) == 3 * 32000
     assert sum(event["start_time"] == 0.0 for event in again) == 3, "times begin anew in each round"
 

@@ -121,7 +121,7 @@ impl Rules {
             positive: settings.positive_threshold,
             negative: settings.negative_threshold,
             pre_pad: rate.samples(settings.pre_speech_pad),
-            post_pad: rate.samples(settings.post_speech_pad),
+            post_pad: rate.samples(settings.post_speech_pad.min(settings.redemption_time)),
             redemption: rate.samples(settings.redemption_time),
             min_speech: rate.samples(settings.min_speech_time),
             max_utterance: rate.samples(settings.max_utterance),

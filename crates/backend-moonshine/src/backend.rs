@@ -12,6 +12,8 @@ pub struct MoonshineBackend {
     signature: Signature,
     tokens: Arc<Tokens>,
     recogniser: Recogniser<Who>,
+    /// Who has said nothing, and is to be told so.
+    silent: Vec<ItemId>,
 }
 
 /// Whose utterance it is.
@@ -60,6 +62,7 @@ impl MoonshineBackend {
             },
             tokens: Arc::clone(&knowledge.tokens),
             recogniser: Recogniser::new(Arc::clone(&knowledge.weights)),
+            silent: Vec::new(),
         }
     }
 }
@@ -75,10 +78,12 @@ impl Backend for MoonshineBackend {
         let mut texts: Vec<Option<String>> = vec![None; rows];
         let mut failed = Vec::new();
         for (row, samples) in samples.chunks(samples.len() / rows.max(1)).enumerate() {
-            if let Err(error) = self.recogniser.begin(Who::Row(row), samples.to_vec()) {
-                failed.push((row, error.to_string()));
-                texts[row] = Some(String::new());
+            match self.recogniser.begin(Who::Row(row), samples.to_vec()) {
+                Ok(()) => continue,
+                Err(AudioError::TooShort { .. }) => {}
+                Err(error) => failed.push((row, error.to_string())),
             }
+            texts[row] = Some(String::new());
         }
         while texts.iter().any(Option::is_none) {
             let tokens = &self.tokens;
@@ -99,21 +104,31 @@ impl Backend for MoonshineBackend {
 
 impl Steps for MoonshineBackend {
     fn board(&mut self, id: ItemId, inputs: &[Tensor]) -> Result<(), BackendError> {
-        let refused = |error: AudioError| BackendError::Failed(error.to_string());
-        self.recogniser.begin(Who::Item(id), samples(inputs, 1)?).map_err(refused)
+        match self.recogniser.begin(Who::Item(id), samples(inputs, 1)?) {
+            // Nothing can be said in so short a time.
+            Err(AudioError::TooShort { .. }) => self.silent.push(id),
+            Err(error) => return Err(BackendError::Failed(error.to_string())),
+            Ok(()) => {}
+        }
+        Ok(())
     }
 
     fn step(&mut self, ended: &mut Vec<Ended>) {
         let tokens = &self.tokens;
+        let mut end = |id, said: &[u32]| {
+            let text = tokens.text(said);
+            ended.push((id, text_tensor(1, [&*text]).map(|tensor| vec![tensor])));
+        };
+        self.silent.drain(..).for_each(|id| end(id, &[]));
         self.recogniser.step(|who, said| {
             if let Who::Item(id) = who {
-                let text = tokens.text(said);
-                ended.push((id, text_tensor(1, [&*text]).map(|tensor| vec![tensor])));
+                end(id, said);
             }
         });
     }
 
     fn leave(&mut self, id: ItemId) {
+        self.silent.retain(|silent| *silent != id);
         self.recogniser.leave(Who::Item(id));
     }
 }

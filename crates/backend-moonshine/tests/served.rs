@@ -76,13 +76,15 @@ async fn everybody_gets_their_own_words_whoever_comes_and_goes() {
         })
         .collect();
     drop(leaver);
-    let broken = submit(&batcher, &[0.5; 10]);
+    let broken = submit(&batcher, &[f32::NAN; 1000]);
+    let short = submit(&batcher, &[0.5; 10]);
 
     for (ticket, words) in tickets {
         assert_eq!(text(&ticket.await.unwrap()), words);
     }
     let refused = broken.await.unwrap_err().to_string();
-    assert!(refused.contains("10 samples is too short"), "{refused}");
+    assert!(refused.contains("sample 0 is no sound"), "{refused}");
+    assert_eq!(text(&short.await.unwrap()), "", "nothing is said in less than a frame");
     let stats = batcher.stats();
     assert_eq!((stats.items_dropped(Dropped::Cancelled), stats.failed_calls), (1, 1));
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
-use crate::commands::{bench::BenchArgs, speak::SpeakArgs, stream::StreamArgs};
+use crate::commands::{
+    bench::BenchArgs, speak::SpeakArgs, stream::StreamArgs, transcribe::TranscribeArgs,
+};
 
 /// Serves models to streams: audio sockets, camera feeds and plain requests ride together through
 /// the model as batches, and leave in order.
@@ -34,6 +36,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Stream audio to a server and print what it hears
     Stream(StreamArgs),
+    /// Write down what is said in files
+    Transcribe(TranscribeArgs),
     /// Have a server speak a text
     Speak(SpeakArgs),
     /// Feed frames of simulated cameras to a server (not in this version)

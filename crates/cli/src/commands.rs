@@ -3,9 +3,11 @@
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod models;
+mod own;
 pub(crate) mod serve;
 pub(crate) mod speak;
 pub(crate) mod stream;
+pub(crate) mod transcribe;
 
 use paceline_server::config::{Config, load::load};
 

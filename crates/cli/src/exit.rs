@@ -31,6 +31,12 @@ pub(crate) fn code(done: Result<(), Failure>) -> ExitCode {
     })
 }
 
+/// Says what went wrong with a part, where the rest goes on.
+pub(crate) fn complain(text: &str) {
+    // As above.
+    drop(writeln!(io::stderr(), "paceline: {text}"));
+}
+
 /// Prints a command's result.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {

@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Models(models) => commands::models::run(&models),
         Command::Bench(bench) => commands::bench::run(&bench),
         Command::Stream(stream) => commands::stream::run(&stream),
+        Command::Transcribe(transcribe) => commands::transcribe::run(&transcribe),
         Command::Speak(speak) => commands::speak::run(&speak),
         Command::Feed => Err(Failure::NotYet),
     };

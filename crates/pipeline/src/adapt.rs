@@ -5,6 +5,7 @@
 
 mod blazeface;
 mod magika;
+mod moonshine;
 
 use std::{fmt, fs, io, path::Path};
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 pub use blazeface::BlazeFace;
 pub use magika::Magika;
+pub use moonshine::Moonshine;
 
 /// Both ends of one model.
 pub trait Adapter: fmt::Debug + Send + Sync {
@@ -66,6 +68,7 @@ pub fn open(name: &str, folder: &Path) -> Result<Box<dyn Adapter>, AdaptError> {
             Ok(Box::new(Magika::build(&read("config.json")?, &read("content_types.json")?)?))
         }
         "blazeface" => Ok(Box::new(BlazeFace::new())),
+        "moonshine" => Ok(Box::new(Moonshine)),
         _ => Err(AdaptError::Unknown(name.to_owned())),
     }
 }
@@ -74,7 +77,7 @@ pub fn open(name: &str, folder: &Path) -> Result<Box<dyn Adapter>, AdaptError> {
 #[derive(Debug, thiserror::Error)]
 pub enum AdaptError {
     /// A name that is no adapter.
-    #[error("there is no adapter `{0}`; there are magika and blazeface")]
+    #[error("there is no adapter `{0}`; there are magika, blazeface and moonshine")]
     Unknown(String),
     /// A file beside the model that cannot be read.
     #[error("the adapter needs `{file}` in the model's folder")]
@@ -96,6 +99,9 @@ pub enum AdaptError {
     /// A body that is no picture, or a broken one.
     #[error("the body is not a PNG or JPEG picture that can be read: {0}")]
     NotAPicture(String),
+    /// A body that is no audio, a broken one, or too much of it.
+    #[error("the body is not an audio file of one utterance that can be read: {0}")]
+    NotAudio(String),
     /// A picture with more pixels than are looked at.
     #[error("the picture has {width} x {height} pixels; at most {limit} pixels are read")]
     TooManyPixels {
@@ -132,9 +138,10 @@ impl AdaptError {
     #[must_use]
     pub const fn code(&self) -> ErrorCode {
         match self {
-            Self::NotAPicture(_) | Self::TooManyPixels { .. } | Self::TooManyBytes { .. } => {
-                ErrorCode::InvalidInput
-            }
+            Self::NotAPicture(_)
+            | Self::NotAudio(_)
+            | Self::TooManyPixels { .. }
+            | Self::TooManyBytes { .. } => ErrorCode::InvalidInput,
             Self::Unknown(_) | Self::Unreadable { .. } | Self::Malformed { .. } => {
                 ErrorCode::Unavailable
             }

@@ -14,6 +14,7 @@
 //! Nothing here is unbounded: a session that has no room is not given more
 //! ([`Session::has_room`]), so that pressure reaches whoever sends.
 
+mod agreement;
 mod board;
 mod channel;
 mod counts;

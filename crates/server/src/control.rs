@@ -2,10 +2,13 @@
 
 use std::{
     collections::BTreeMap,
+    num::NonZeroUsize,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
+    thread::available_parallelism,
 };
 
+use futures_util::{TryStreamExt as _, stream};
 use paceline_pipeline::{Answer, Blueprint, Control, ControlError, Known, Model, Models};
 use paceline_types::ErrorCode;
 use tokio_util::task::TaskTracker;
@@ -48,10 +51,13 @@ impl Repository {
         for blueprint in repository::load(&self.folder, &self.configured)? {
             models.entry(blueprint.name.clone()).or_default().push(blueprint);
         }
-        for (name, versions) in models {
-            self.open(&name, versions).await?;
-        }
-        Ok(())
+        // Side by side, so that a start does not wait for one after the other.
+        let n_cores = available_parallelism().map_or(1, NonZeroUsize::get);
+        stream::iter(models.into_iter().map(Ok))
+            .try_for_each_concurrent(n_cores, async |(name, versions)| {
+                self.open(&name, versions).await
+            })
+            .await
     }
 
     async fn load_one(&self, name: &str) -> Result<(), LoadError> {

@@ -121,7 +121,7 @@ fn an_idle_stream_is_small_and_an_hour_of_silence_leaves_nothing() {
     println!("idle {idle} bytes a stream, {silent} after three seconds of silence");
     drop(streams);
     assert!(idle < 32 << 10, "an idle stream holds {idle} bytes");
-    // 600 ms of audio are kept, since an utterance may turn out to have begun in them.
+    // 400 ms of audio are kept, since an utterance may turn out to have begun in them.
     assert!(silent < (32 << 10) + 2 * 4 * 9600, "a silent stream holds {silent} bytes");
 
     let mut stream = open(address);

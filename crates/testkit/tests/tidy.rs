@@ -42,8 +42,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("load", &[]),
     // `audio`: the stream bench knows when the voice detector must have decided. `pipeline`: the
-    // synthesis bench runs what decides in sessions.
-    ("cli", &["api", "audio", "batch", "load", "pipeline", "server", "types"]),
+    // synthesis bench runs what decides in sessions. `asr`: the file bench runs the model with nothing
+    // around it.
+    ("cli", &["api", "asr", "audio", "batch", "load", "pipeline", "server", "types"]),
     // The client's half of gRPC, and where a camera's frames go.
     ("chaos", &["api", "ingest"]),
     ("testkit", &[]),
@@ -89,6 +90,7 @@ const PURE: &[&str] = &[
     "ingest/src/prepare.rs",
     "ingest/src/rendezvous.rs",
     "ingest/src/shard.rs",
+    "pipeline/src/speech/agreement.rs",
     "pipeline/src/speech/channel.rs",
     "pipeline/src/speech/order.rs",
     "pipeline/src/speech/segmented.rs",

@@ -1,6 +1,7 @@
 //! `paceline bench`: measure, and print a table.
 
 mod drive;
+mod files;
 mod grpc;
 mod http;
 mod load_args;
@@ -34,6 +35,8 @@ enum What {
     Tts(tts::TtsArgs),
     /// Play many real-time streams of speech and silence, and see whether the server keeps up
     Stream(stream::StreamArgs),
+    /// Transcribe files, and see how fast that is
+    Files(files::FilesArgs),
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
@@ -41,6 +44,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         What::Http(args) => wait(http::run(args))?,
         What::Grpc(args) => wait(grpc::run(args))?,
         What::Stream(args) => stream::run(args)?,
+        What::Files(args) => stream::runtime()?.block_on(files::run(args))?,
         What::Policy(args) => policy::run(args)?,
         What::Tts(args) => tts::run(args)?,
     };

@@ -1,7 +1,7 @@
 //! `paceline stream`: plays audio to a server and prints what it hears.
 
 mod show;
-mod source;
+pub(super) mod source;
 
 use std::time::Duration;
 

@@ -42,12 +42,13 @@ pub(super) struct Segmented<A> {
     max_flying: usize,
 }
 
-/// Interim results: at most one is with the model, so a slow model gets fewer, and each covers the
-/// last part of the utterance only, so a long utterance does not cost more and more.
+/// Interim results: at most one is with the model, so a slow model gets fewer. Each covers the
+/// utterance from its beginning on, because the model understands words by those before them; they
+/// are further and further apart, so that all of them together cost so many times the utterance.
 #[derive(Debug)]
 struct Interim {
     interval: u64,
-    window: u64,
+    cost: u64,
     /// Where the next one is due.
     due: u64,
     /// The one that has no answer yet.
@@ -85,7 +86,7 @@ impl<A> Segmented<A> {
             n_flying: 0,
             interim: utterances.interim.map(|interval| Interim {
                 interval: RATE.samples(interval),
-                window: RATE.samples(limits.interim_window),
+                cost: u64::from(limits.interim_cost.max(1)),
                 due: 0,
                 open: None,
             }),
@@ -257,9 +258,9 @@ impl<A> Segmented<A> {
         if interim.open.is_some() || speech.end < interim.due {
             return;
         }
-        let start = speech.start.max(speech.end.saturating_sub(interim.window));
-        let span = Span { start, end: speech.end };
-        let (samples, due) = (speech.since(start).concat(), speech.end + interim.interval);
+        let span = Span { start: speech.start, end: speech.end };
+        let gap = interim.interval.max(span.n_samples() / interim.cost);
+        let (samples, due) = (speech.to_vec(), speech.end + gap);
         let open = Some(self.ask(Part { span, is_final: Some(false), ended: None }, samples));
         if let Some(interim) = &mut self.interim {
             (interim.due, interim.open) = (due, open);

@@ -12,6 +12,7 @@ use paceline_audio::DecodeError;
 
 use super::{
     Event, RATE, Report, Speech, SpeechError, Style, Terms, Transcript,
+    agreement::Agreement,
     board::Seat,
     channel::{Channel, Part, Said, Step},
     counts::Counts,
@@ -167,7 +168,7 @@ impl Session {
             self.take_in();
             for (number, lane) in self.lanes.iter_mut().enumerate() {
                 if let Some(said) = lane.carry_on(&self.asker) {
-                    return Poll::Ready(event(number, said, self.asker.counts()));
+                    return Poll::Ready(lane.event(number, said, self.asker.counts()));
                 }
             }
             if self.lanes.iter_mut().any(|lane| lane.poll(context)) {
@@ -282,28 +283,6 @@ enum Settled {
     Waits,
 }
 
-fn event(channel: usize, said: Said<Answer>, counts: &Counts) -> Event {
-    match said {
-        Said::Active(at) => Event::Active { channel, at },
-        Said::Inactive(at) => Event::Inactive { channel, at },
-        Said::Paused(since) => Event::Paused { channel, since },
-        Said::Unheard(span, lost) => Event::Lost { channel, span, ended: None, lost },
-        Said::Answer(Part { span, is_final, ended }, Ok(answer)) => {
-            counts.segments.fetch_add(1, Ordering::Relaxed);
-            let transcript = answer.text().map(|text| {
-                let stable = if is_final == Some(false) { 0 } else { text.len() };
-                Transcript { text, stable }
-            });
-            let Answer { model, output } = answer;
-            Event::Segment { channel, span, is_final, ended, model, output, transcript }
-        }
-        Said::Answer(Part { span, ended, .. }, Err(lost)) => {
-            counts.failed.fetch_add(1, Ordering::Relaxed);
-            Event::Lost { channel, span, ended, lost }
-        }
-    }
-}
-
 /// All channels as one, which is as loud as they are on average.
 fn mix(planes: &mut Planes) {
     let Some((first, others)) = planes.split_first_mut().filter(|(_, others)| !others.is_empty())
@@ -325,6 +304,8 @@ struct Lane {
     voice: Option<VoiceStream>,
     judging: Option<Judging>,
     asking: Vec<(u64, Asking)>,
+    /// What is stable of the utterance under way.
+    agreement: Agreement,
 }
 
 impl Lane {
@@ -335,6 +316,7 @@ impl Lane {
             voice: is_segmented.then(|| speech.0.voices.open(RATE)),
             judging: None,
             asking: Vec::new(),
+            agreement: Agreement::default(),
         }
     }
 
@@ -360,6 +342,37 @@ impl Lane {
             }
         }
         None
+    }
+
+    /// What the client is told.
+    fn event(&mut self, channel: usize, said: Said<Answer>, counts: &Counts) -> Event {
+        match said {
+            Said::Active(at) => Event::Active { channel, at },
+            Said::Inactive(at) => Event::Inactive { channel, at },
+            Said::Paused(since) => Event::Paused { channel, since },
+            Said::Unheard(span, lost) => Event::Lost { channel, span, ended: None, lost },
+            Said::Answer(Part { span, is_final, ended }, answer) => {
+                let is_interim = is_final == Some(false);
+                let transcript = answer.as_ref().ok().and_then(Answer::text).map(|text| {
+                    if is_interim {
+                        self.agreement.hear(&text)
+                    } else {
+                        Transcript { stable: text.len(), text }
+                    }
+                });
+                if !is_interim {
+                    // What follows is another utterance.
+                    self.agreement = Agreement::default();
+                }
+                let count = if answer.is_ok() { &counts.segments } else { &counts.failed };
+                count.fetch_add(1, Ordering::Relaxed);
+                let Answer { model, output } = match answer {
+                    Ok(answer) => answer,
+                    Err(lost) => return Event::Lost { channel, span, ended, lost },
+                };
+                Event::Segment { channel, span, is_final, ended, model, output, transcript }
+            }
+        }
     }
 
     /// Whether something came of what is waited for.

@@ -71,9 +71,9 @@ pub struct SpeechLimits {
     pub max_backlog: Duration,
     /// The shortest interval of interim results that a client may ask for.
     pub min_interim: Duration,
-    /// How much of an utterance an interim result covers: its last part. It bounds what interim
-    /// results cost, at `interim_window / interval` seconds of inference for each second of speech.
-    pub interim_window: Duration,
+    /// About how many times an utterance is heard for interim results, beside the once for the final
+    /// one. Each covers all that was said so far, so the longer that is, the further apart they are.
+    pub interim_cost: u32,
 }
 
 impl Default for SpeechLimits {
@@ -84,7 +84,7 @@ impl Default for SpeechLimits {
             stream_in_flight: 4,
             max_backlog: Duration::from_secs(10),
             min_interim: Duration::from_millis(200),
-            interim_window: Duration::from_secs(10),
+            interim_cost: 8,
         }
     }
 }

@@ -156,7 +156,10 @@ fn an_adapter_that_cannot_be_opened_says_what_is_missing() {
     let text = |name| adapt::open(name, Path::new("no/such/folder")).unwrap_err().to_string();
 
     assert_eq!(text("magika"), "the adapter needs `config.json` in the model's folder");
-    assert_eq!(text("yolo"), "there is no adapter `yolo`; there are magika and blazeface");
+    assert_eq!(
+        text("yolo"),
+        "there is no adapter `yolo`; there are magika, blazeface and moonshine"
+    );
     let malformed = adapt::Magika::build(b"{}", b"{}").unwrap_err().to_string();
     assert!(malformed.starts_with("`config.json` in the model's folder is malformed: missing"));
 }

@@ -39,9 +39,9 @@ pub struct SpeechSection {
     /// The shortest interval of interim results that a client may ask for.
     #[serde(with = "duration")]
     pub min_interim: Duration,
-    /// How much of an utterance an interim result covers: its last part.
-    #[serde(with = "duration")]
-    pub interim_window: Duration,
+    /// About how many times an utterance is heard for interim results: the longer it is, the further
+    /// apart they are.
+    pub interim_cost: u32,
     /// Largest WebSocket message in bytes.
     pub max_message: usize,
     /// How often clients are asked whether they are there.
@@ -69,7 +69,7 @@ impl Default for SpeechSection {
             stream_in_flight,
             max_backlog,
             min_interim,
-            interim_window,
+            interim_cost,
         } = SpeechLimits::default();
         let socket = SocketLimits::default();
         let bounds = Bounds::default();
@@ -83,7 +83,7 @@ impl Default for SpeechSection {
             max_duration: bounds.max_duration,
             max_channels: bounds.max_channels,
             min_interim,
-            interim_window,
+            interim_cost,
             max_message: socket.max_message,
             ping_interval: socket.ping_interval,
             idle_timeout: socket.idle_timeout,
@@ -114,7 +114,7 @@ impl SpeechSection {
                 stream_in_flight: self.stream_in_flight.max(1),
                 max_backlog: self.max_backlog,
                 min_interim: self.min_interim,
-                interim_window: self.interim_window,
+                interim_cost: self.interim_cost.max(1),
             },
         }
     }

@@ -3,6 +3,7 @@
 mod apis;
 mod defects;
 mod limits;
+mod recognised;
 mod segmented;
 mod simple;
 mod support;

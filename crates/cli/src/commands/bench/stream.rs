@@ -8,19 +8,25 @@
 mod expect;
 mod player;
 mod process;
+mod transcribe;
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
-use paceline_server::{Server, config::load::load};
 use serde::Serialize;
-use tokio::sync::oneshot;
 
+pub(super) use self::expect::SPEECH;
 use self::{expect::Tape, player::Played, process::Usage};
+use crate::{args::ConfigArgs, commands::own};
+
+/// How the bench's own server is set.
+const OWN: [&str; 3] =
+    ["server.model_repository=none", "speech.max_streams=20000", "server.max_connections=20000"];
 
 /// Play many real-time streams of speech and silence, and see whether the server keeps up.
 #[derive(Debug, Clone, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct StreamArgs {
     /// Streams at once; with --find-max, where to begin
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
@@ -37,9 +43,18 @@ pub(crate) struct StreamArgs {
     /// Look for the most streams that keep real time
     #[arg(long)]
     find_max: bool,
+    /// Measure how soon the words are there, with batching and without; the server's own models are
+    /// those of ./models
+    #[arg(long)]
+    transcribe: bool,
+    /// With --transcribe: ask for interim results too
+    #[arg(long, requires = "transcribe")]
+    interim: bool,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    config: ConfigArgs,
 }
 
 /// One line of the table.
@@ -66,13 +81,21 @@ impl Row {
     }
 }
 
+/// What clients and a server in this process run on.
+pub(super) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")
+}
+
 pub(super) fn run(args: &StreamArgs) -> anyhow::Result<String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = runtime()?;
+    if args.transcribe {
+        return runtime.block_on(transcribe::run(args));
+    }
     runtime.block_on(async {
         let (url, stop) = if let Some(url) = &args.url {
             (url.clone(), None)
         } else {
-            let (url, stop) = serve().await?;
+            let (url, stop) = own::serve(&args.config, &OWN).await?;
             (url, Some(stop))
         };
         let tape = Arc::new(Tape::new(args.seconds, args.chunk_ms));
@@ -88,27 +111,6 @@ pub(super) fn run(args: &StreamArgs) -> anyhow::Result<String> {
         }
         Ok(table(&rows))
     })
-}
-
-/// A server in this process, until what is returned is dropped.
-async fn serve() -> anyhow::Result<(String, oneshot::Sender<()>)> {
-    let sets = [
-        "server.listen=127.0.0.1:0",
-        "server.grpc_listen=127.0.0.1:0",
-        "server.model_repository=none",
-        "speech.max_streams=20000",
-        "server.max_connections=20000",
-    ];
-    let config = load(None, [], &sets.map(str::to_owned)).context("the bench's own settings")?;
-    let server = Server::build(config).await.context("no server")?;
-    let url = format!("ws://{}", server.address());
-    let (stop, stopped) = oneshot::channel::<()>();
-    #[expect(clippy::disallowed_methods, reason = "there is no supervisor above the server")]
-    tokio::spawn(server.run(async {
-        // Either way it is time to go.
-        drop(stopped.await);
-    }));
-    Ok((url, stop))
 }
 
 /// Plays so many streams at once.
@@ -132,26 +134,28 @@ async fn measure(url: &str, tape: &Arc<Tape>, streams: u32) -> anyhow::Result<Ro
         all.add(played);
     }
     all.latencies_ms.sort_by(f64::total_cmp);
-    let quantile = |share: f64| {
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "an index into what was measured"
-        )]
-        let at = (all.latencies_ms.len() as f64 * share) as usize;
-        all.latencies_ms.get(at).or(all.latencies_ms.last()).copied().unwrap_or(f64::NAN)
-    };
     Ok(Row {
         streams,
         kept_realtime,
         lost_samples: all.lost_samples,
         reordered: all.reordered,
-        p50_event_ms: quantile(0.5),
-        p99_event_ms: quantile(0.99),
+        p50_event_ms: quantile(&all.latencies_ms, 0.5),
+        p99_event_ms: quantile(&all.latencies_ms, 0.99),
         cpu_s: Usage::now().cpu_s - before.cpu_s,
         rss_mb,
     })
+}
+
+/// What so large a share of sorted numbers does not exceed.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an index into what was measured"
+    )]
+    let at = (sorted.len() as f64 * share) as usize;
+    sorted.get(at).or(sorted.last()).copied().unwrap_or(f64::NAN)
 }
 
 /// Doubles until it is too much, then halves the distance until it is small.

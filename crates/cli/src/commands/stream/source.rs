@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// Audio as it is stored. Nothing is decoded here.
-pub(super) struct Sound {
+pub(crate) struct Sound {
     reader: Box<dyn AsyncRead + Unpin + Send>,
     /// What was read ahead to look at it.
     head: Vec<u8>,
@@ -21,7 +21,7 @@ fn sample_bytes(encoding: &str) -> Option<u32> {
 }
 
 impl Sound {
-    pub(super) async fn open(
+    pub(crate) async fn open(
         file: &str,
         encoding: &str,
         rate: u32,
@@ -45,12 +45,12 @@ impl Sound {
     }
 
     /// How many bytes last a second, where that is known.
-    pub(super) const fn bytes_per_second(&self) -> Option<u64> {
+    pub(crate) const fn bytes_per_second(&self) -> Option<u64> {
         self.bytes_per_second
     }
 
     /// What the server is told.
-    pub(super) fn format(&self) -> Value {
+    pub(crate) fn format(&self) -> Value {
         match self.raw {
             Some((rate, channels, _)) => {
                 json!({"encoding": self.encoding, "sample_rate": rate, "channels": channels})
@@ -60,7 +60,7 @@ impl Sound {
     }
 
     /// The next bytes, about so many; `None` at the end.
-    pub(super) async fn next(&mut self, n_bytes: usize) -> anyhow::Result<Option<Vec<u8>>> {
+    pub(crate) async fn next(&mut self, n_bytes: usize) -> anyhow::Result<Option<Vec<u8>>> {
         let mut bytes = std::mem::take(&mut self.head);
         let missing = n_bytes.saturating_sub(bytes.len()) as u64;
         (&mut self.reader).take(missing).read_to_end(&mut bytes).await?;

@@ -8,9 +8,13 @@ use paceline_audio::{
 };
 
 const RATE: Rate = Rate::Hz16000;
-const SPEECH: &[u8] = include_bytes!("../../../../assets/speech.wav");
-/// The header of that file.
-const HEADER: usize = 44;
+/// Eleven seconds of speech: 16-bit samples, after the header of their file.
+pub(crate) const SPEECH: &[u8] = {
+    let file: &[u8] = include_bytes!("../../../../assets/speech.wav");
+    file.split_at(44).1
+};
+/// What is spoken of an utterance until it is believed: its first frame, and three more.
+const ONSET: u64 = 4 * 512;
 /// Silence after each time it was said.
 const PAUSE_SECONDS: usize = 4;
 
@@ -29,7 +33,7 @@ impl Tape {
     pub(super) fn new(seconds: u32, chunk_ms: u32) -> Self {
         let n_samples = seconds as usize * RATE.hertz() as usize;
         let pause = vec![0; 2 * PAUSE_SECONDS * RATE.hertz() as usize];
-        let round = SPEECH[HEADER..].iter().chain(&pause).copied();
+        let round = SPEECH.iter().chain(&pause).copied();
         let bytes: Vec<u8> = round.cycle().take(2 * n_samples).collect();
         let starts = starts(&bytes);
         let n_chunk = 2 * (RATE.hertz() as usize) * chunk_ms as usize / 1000;
@@ -49,6 +53,18 @@ impl Tape {
     pub(super) fn decided(&self, start: f64) -> Option<Duration> {
         let (_, sample) = self.starts.iter().find(|(begins, _)| (begins - start).abs() < 1e-6)?;
         Some(self.due(usize::try_from((sample - 1) * 2).ok()? / self.n_chunk))
+    }
+
+    /// Seconds at which the first frame of the utterance that begins at `start` is spoken.
+    pub(super) fn onset(&self, start: f64) -> Option<f64> {
+        let (_, sample) = self.starts.iter().find(|(begins, _)| (begins - start).abs() < 1e-6)?;
+        Some(RATE.seconds(sample.saturating_sub(ONSET)))
+    }
+
+    /// How long it is until the tape begins anew.
+    pub(super) fn round(&self) -> Duration {
+        let n_samples = SPEECH.len() / 2 + PAUSE_SECONDS * RATE.hertz() as usize;
+        Duration::from_secs_f64(RATE.seconds(n_samples as u64)).min(self.duration())
     }
 
     pub(super) fn n_samples(&self) -> u64 {

@@ -46,7 +46,11 @@ pub(super) async fn play(url: &str, tape: &Tape, begins: Duration) -> anyhow::Re
 }
 
 /// Sends every chunk when it is due; says how late the latest was.
-async fn speak(mut mouth: Mouth, tape: &Tape, began: Instant) -> anyhow::Result<Duration> {
+pub(super) async fn speak(
+    mut mouth: Mouth,
+    tape: &Tape,
+    began: Instant,
+) -> anyhow::Result<Duration> {
     let mut latest = Duration::ZERO;
     for (at, chunk) in tape.chunks().enumerate() {
         let due = began + tape.due(at);
