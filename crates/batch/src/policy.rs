@@ -227,7 +227,7 @@ fn high(view: &View<'_>, curve: &Curve) -> f32 {
 }
 
 /// When something that takes so many nanoseconds must be begun to be done by a moment.
-pub(crate) fn begin_by(done: Moment, takes: f32) -> Moment {
+fn begin_by(done: Moment, takes: f32) -> Moment {
     if done == Moment::NEVER {
         return Moment::NEVER;
     }

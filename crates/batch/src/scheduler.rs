@@ -22,7 +22,7 @@ use crate::{
     lane::Lanes,
     latency::{Curve, LatencyTable},
     moment::to_duration,
-    policy::{self, FireReason, Verdict, View, begin_by},
+    policy::{self, FireReason, Verdict, View},
     queue::{Post, Queue},
     recent::{BatchRecord, Recent},
     slot::{ItemId, Place, Slot},
@@ -546,29 +546,6 @@ impl<P, S> Scheduler<P, S> {
         (self.mean(curve, self.limits.max_items) + others) / as_f32(self.n_devices)
     }
 
-    /// Whether somebody waits for an item already, or would before any call could bring it.
-    fn is_urgent(&self, wanted: Moment, queue: usize, now: Moment) -> bool {
-        let curve = self.latency.curve(self.queues[queue].bucket);
-        curve.is_some_and(|curve| {
-            wanted == Moment::NEVER || begin_by(wanted, self.mean(curve, 1)) <= now
-        })
-    }
-
-    /// Whether an item is better left for the queue's next batch: it is wanted so late that this
-    /// one, and the next one with all that is left, can both be done before.
-    fn can_wait(&self, wanted: Moment, queue: usize, boarded: usize, now: Moment) -> bool {
-        let entry = &self.queues[queue];
-        let (false, Some(curve)) =
-            (wanted == Moment::NEVER || self.is_closed, self.latency.curve(entry.bucket))
-        else {
-            return false;
-        };
-        let margin = curve.margin();
-        let left = self.mean(curve, entry.rows.min(self.limits.max_items));
-        let takes = (self.mean(curve, boarded) + left) * margin + self.reserve(curve);
-        now < begin_by(wanted, takes)
-    }
-
     fn queue_for(&mut self, key: Key, bucket: usize) -> usize {
         let start = self.due.virtual_time();
         let queue = *self
@@ -673,13 +650,12 @@ impl<P, S> Scheduler<P, S> {
         let max_rows = self.batch_rows(queue);
         boarded.reserve(self.queues[queue].n_ready.min(max_rows));
         let (mut rows, mut cost, mut padded_length, mut lengths) = (0, 0_u64, 0, 0_u64);
-        let mut is_urgent = false;
         while let Some(id) = self.queues[queue].first() {
             let slot = &self.slots[id.slot];
             // In order: what does not fit ends the batch, so that large items are not passed by.
             let fits = rows + slot.rows <= max_rows
                 && cost.saturating_add(slot.cost) <= self.limits.max_cost;
-            if !fits || (is_urgent && self.can_wait(slot.wanted, queue, rows, now)) {
+            if !fits {
                 break;
             }
             let window = (rows + self.queues[queue].rows).min(max_rows);
@@ -689,7 +665,6 @@ impl<P, S> Scheduler<P, S> {
                 self.left.push((payload, reason));
                 continue;
             }
-            is_urgent = is_urgent || (rows == 0 && self.is_urgent(slot.wanted, queue, now));
             rows += slot.rows;
             cost += slot.cost;
             padded_length = padded_length.max(slot.length);

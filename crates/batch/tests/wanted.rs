@@ -72,16 +72,19 @@ fn nothing_is_held_longer_than_the_longest_wait() {
 }
 
 #[test]
-fn whoever_runs_dry_first_goes_first_and_those_who_can_wait_do_not_slow_them_down() {
+fn whoever_runs_dry_first_goes_first_and_takes_the_others_along() {
     let mut scheduler = scheduler(PolicyName::Adaptive, 1000);
-    offer(&mut scheduler, 1, 1200, 0);
-    offer(&mut scheduler, 2, 100, 0);
-    offer(&mut scheduler, 3, 0, 0);
-    offer(&mut scheduler, 4, 1100, 0);
+    for item in 0..40 {
+        offer(&mut scheduler, item, 1200 - u64::from(item), 0);
+    }
+    offer(&mut scheduler, 100, 100, 0);
+    offer(&mut scheduler, 101, 0, 0);
 
-    assert_eq!(pull(&mut scheduler, 0).unwrap().0, [3, 2]);
+    let (first, fired) = pull(&mut scheduler, 0).unwrap();
+    assert_eq!((first.len(), fired), (32, FireReason::Full));
+    assert_eq!(first[..4], [101, 100, 39, 38]);
     assert!(pull(&mut scheduler, 50).is_err(), "the others are early");
-    assert_eq!(pull(&mut scheduler, 1000).unwrap().0, [4, 1]);
+    assert_eq!(pull(&mut scheduler, 1000).unwrap().0.len(), 10);
 }
 
 #[test]

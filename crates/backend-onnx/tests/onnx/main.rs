@@ -6,5 +6,6 @@ mod agreement;
 mod conformance;
 mod graphs;
 mod refusal;
+mod speech;
 mod support;
 mod types;

@@ -84,8 +84,10 @@ impl SynthesisError {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::None | Self::Setup(_) => ErrorCode::Unavailable,
-            Self::UnknownModel { .. } | Self::UnknownVoice { .. } => ErrorCode::NotFound,
+            Self::Setup(_) => ErrorCode::Unavailable,
+            Self::None | Self::UnknownModel { .. } | Self::UnknownVoice { .. } => {
+                ErrorCode::NotFound
+            }
             Self::UnknownLanguage { .. }
             | Self::NothingToSay
             | Self::TooLong { .. }
