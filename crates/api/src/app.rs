@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use futures_util::future::BoxFuture;
 use paceline_pipeline::{Control, Models};
 
 use crate::{live::Live, ws::Streams};
@@ -20,10 +21,18 @@ pub struct App {
     pub control: Arc<dyn Control>,
     /// Largest request in bytes.
     pub max_body: usize,
+    /// Who writes the page of metrics, if anybody does.
+    pub metrics: Option<Arc<dyn Exposition>>,
     /// What streams of audio need.
     pub streams: Streams,
     /// What those see who watch.
     pub live: Arc<Live>,
+}
+
+/// Who writes the page of metrics.
+pub trait Exposition: Send + Sync {
+    /// Looks at everything and writes it, in the text format of Prometheus.
+    fn expose(&self) -> BoxFuture<'_, String>;
 }
 
 impl App {

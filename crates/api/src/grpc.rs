@@ -4,6 +4,7 @@
 //! every call is a task of its own, also where one connection carries them all, and a client that
 //! leaves drops its call, which withdraws what it asked for.
 
+mod caller;
 mod deadline;
 mod health;
 mod infer;

@@ -7,6 +7,7 @@ mod health;
 mod infer;
 mod insight;
 mod metadata;
+mod metrics;
 mod openapi;
 mod page;
 mod pieces;
@@ -93,6 +94,7 @@ fn routes() -> Vec<Route> {
         ("/v1/voices/{voice}", INFER, delete(speak::voices::delete)),
         ("/voice-clones", INFER, get(speak::voices::list).post(speak::voices::register)),
         ("/voice-clones/{voice}", INFER, delete(speak::voices::delete)),
+        ("/metrics", METRICS, get(metrics::metrics)),
         ("/openapi.json", ALL, get(openapi::json)),
         ("/docs", ALL, get(openapi::page)),
     ]

@@ -12,7 +12,8 @@ pub mod oip;
 mod speak;
 pub mod speech;
 pub mod tls;
+mod trace;
 pub mod ws;
 
-pub use app::{App, Readiness};
+pub use app::{App, Exposition, Readiness};
 pub use error::ApiError;

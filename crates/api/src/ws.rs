@@ -17,7 +17,7 @@ use axum::{
         State,
         ws::{WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::Response,
 };
 use paceline_pipeline::{
@@ -28,7 +28,7 @@ use paceline_types::ErrorCode;
 use serde::Serialize;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ApiError, App, access::SUBPROTOCOLS};
+use crate::{ApiError, App, access::SUBPROTOCOLS, trace};
 use connection::Connection;
 pub(crate) use connection::socket::Farewell;
 pub use limits::SocketLimits;
@@ -53,27 +53,33 @@ pub struct Streams {
 /// `GET /api/v1/simple`: every sample goes to the model.
 pub(crate) async fn simple(
     State(app): State<App>,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
-    begin(app.streams, upgrade, Kind::Simple)
+    begin(app.streams, &headers, upgrade, Kind::Simple)
 }
 
 /// `GET /api/v1/segmented`: utterances go to the model.
 pub(crate) async fn segmented(
     State(app): State<App>,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
-    begin(app.streams, upgrade, Kind::Segmented)
+    begin(app.streams, &headers, upgrade, Kind::Segmented)
 }
 
 fn begin(
     streams: Streams,
+    headers: &HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
     kind: Kind,
 ) -> Result<Response, ApiError> {
     // A page that showed its token so wants to hear that it was understood.
     let upgrade = asked(upgrade)?.protocols(SUBPROTOCOLS);
-    streams.clone().open(upgrade, move |socket| Connection::new(socket, streams, kind).run())
+    let trace = trace::of(headers);
+    streams
+        .clone()
+        .open(upgrade, move |socket| Connection::new(socket, streams, kind).traced(trace).run())
 }
 
 /// The upgrade that was asked for.

@@ -104,6 +104,7 @@ impl Rig {
             control: Arc::new(Nobody),
             max_body: 1 << 20,
             live: Arc::default(),
+            metrics: None,
         };
         let stop = CancellationToken::new();
         let router = grpc::router(app.clone(), Gate::open(), stop.clone()).unwrap();

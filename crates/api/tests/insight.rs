@@ -63,6 +63,7 @@ fn door() -> Router {
         control: Arc::new(Nothing),
         max_body: 1 << 20,
         live: Arc::default(),
+        metrics: None,
     };
     http::router(app, Arc::new(Gate::open()))
 }

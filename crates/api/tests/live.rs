@@ -69,6 +69,7 @@ fn app() -> App {
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
         max_body: 1 << 20,
+        metrics: None,
         live: Arc::default(),
     };
     app.readiness.set(true);

@@ -41,6 +41,7 @@ fn router() -> Router {
         control: Arc::new(Nothing),
         max_body: 1 << 20,
         live: Arc::default(),
+        metrics: None,
     };
     http::router(app, Arc::new(Gate::open()))
 }

@@ -96,6 +96,7 @@ impl Door {
             control: Arc::new(Nothing),
             max_body: 1 << 20,
             live: Arc::default(),
+            metrics: None,
         };
         Self { router: http::router(app, Arc::new(paceline_api::gate::Gate::open())), model, gate }
     }

@@ -69,6 +69,7 @@ impl Supervisor {
             let (instance, pause) = (self.instance, restart.pause);
             tracing::error!(model, instance, cause, ?pause, "a worker is gone");
             self.desk.set_loop(restart.is_loop, &cause);
+            self.desk.health().restarted();
             if !self.desk.pause(pause) {
                 return;
             }

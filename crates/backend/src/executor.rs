@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use paceline_batch::{
     Call as BatchCall, Cause, Done, Executor, ItemId, Reply, Rider, Runner, Stepper, Stepping,
 };
-use paceline_types::{DType, Dim, Shape, Signature, Tensor};
+use paceline_types::{DType, Dim, Shape, Signature, Tensor, TraceContext};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
@@ -23,13 +23,15 @@ pub struct Item {
     pub inputs: SmallVec<[Tensor; 2]>,
     /// Where results go that come before the last; without it they are not wanted.
     pub early: Option<EarlySender>,
+    /// Where it stands in a trace.
+    pub trace: Option<TraceContext>,
 }
 
 impl Item {
     /// An item with one result.
     #[must_use]
     pub const fn new(inputs: SmallVec<[Tensor; 2]>) -> Self {
-        Self { inputs, early: None }
+        Self { inputs, early: None, trace: None }
     }
 }
 
@@ -44,6 +46,7 @@ pub struct Instance {
     backend: Box<dyn Backend>,
     rebuild: Rebuild,
     form: Form,
+    health: Health,
     /// Used again for every step.
     ended: Vec<Ended>,
 }
@@ -63,7 +66,8 @@ impl Instance {
     #[must_use]
     pub fn new(backend: Box<dyn Backend>, rebuild: Rebuild, ragged: Arc<Ragged>) -> Self {
         let form = Form::of(&*backend, ragged);
-        Self { backend, rebuild, form, ended: Vec::new() }
+        let health = backend.health();
+        Self { backend, rebuild, form, health, ended: Vec::new() }
     }
 
     /// What the model takes and gives.
@@ -75,7 +79,7 @@ impl Instance {
     /// Whether it can run calls, to be asked from any thread.
     #[must_use]
     pub fn health(&self) -> Health {
-        self.backend.health()
+        self.health.clone()
     }
 
     /// Whether its calls are short enough for the threads that serve clients.
@@ -176,9 +180,10 @@ impl Instance {
         let rows = if form.signature.batched { call.padded_rows } else { 1 };
         let inputs = form.gather(&riders, rows)?;
         let mut listeners = Listeners::new(form, &riders, &item_rows, rows);
-        let ran = backend.run_stacked(&StackedCall { inputs: &inputs, rows }, &mut |early| {
-            listeners.deliver(early)
-        });
+        // The call is a span of the first that is traced; whoever keeps spans knows it by that.
+        let trace = riders.iter().find_map(|rider| rider.item.trace).map(TraceContext::of_batch);
+        let call = StackedCall { inputs: &inputs, rows, trace };
+        let ran = backend.run_stacked(&call, &mut |early| listeners.deliver(early));
         let Outputs { tensors, failed: bad_rows } = match ran {
             // Who has had a result must not get it again, so the call is not run again in parts.
             Err(error) if listeners.has_delivered => {
@@ -247,6 +252,7 @@ impl Executor<Item, Output, Vec<Tensor>> for Instance {
 
     async fn recover(&mut self) -> Result<(), Cause> {
         self.ended.clear();
+        self.health.restarted();
         self.backend = (self.rebuild)().map_err(|error| Arc::new(error) as Cause)?;
         Ok(())
     }

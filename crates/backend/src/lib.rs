@@ -24,7 +24,7 @@ pub use stack::{Piece, Ragged, StackError, Stacked, join_rows, split_rows};
 pub use steps::{Ended, Steps};
 
 pub use paceline_batch::ItemId;
-use paceline_types::{Signature, Tensor, TensorSpec};
+use paceline_types::{Signature, Tensor, TensorSpec, TraceContext};
 use smallvec::SmallVec;
 
 /// One instance of a model. Owned by one executor; never shared, never behind a lock.
@@ -124,6 +124,8 @@ pub struct StackedCall<'a> {
     pub inputs: &'a [Stacked],
     /// Rows in this call, padding rows included.
     pub rows: usize,
+    /// Where the call stands in a trace, for backends that can pass it on.
+    pub trace: Option<TraceContext>,
 }
 
 /// What one call gives.

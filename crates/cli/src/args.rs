@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
 use crate::commands::{
-    bench::BenchArgs, speak::SpeakArgs, stream::StreamArgs, transcribe::TranscribeArgs,
+    bench::BenchArgs, speak::SpeakArgs, stream::StreamArgs, top::TopArgs,
+    transcribe::TranscribeArgs,
 };
 
 /// Serves models to streams: audio sockets, camera feeds and plain requests ride together through
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Stream(StreamArgs),
     /// Write down what is said in files
     Transcribe(TranscribeArgs),
+    /// Show what a server does, live
+    Top(TopArgs),
     /// Have a server speak a text
     Speak(SpeakArgs),
     /// Feed frames of simulated cameras to a server (not in this version)

@@ -7,6 +7,7 @@ mod own;
 pub(crate) mod serve;
 pub(crate) mod speak;
 pub(crate) mod stream;
+pub(crate) mod top;
 pub(crate) mod transcribe;
 
 use paceline_server::config::{Config, load::load};

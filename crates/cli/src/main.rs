@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => commands::bench::run(&bench),
         Command::Stream(stream) => commands::stream::run(&stream),
         Command::Transcribe(transcribe) => commands::transcribe::run(&transcribe),
+        Command::Top(top) => commands::top::run(&top),
         Command::Speak(speak) => commands::speak::run(&speak),
         Command::Feed => Err(Failure::NotYet),
     };

@@ -18,6 +18,7 @@ mod sequences;
 pub mod speech;
 mod submitted;
 pub mod synthesis;
+mod trace;
 mod vad;
 mod versions;
 
@@ -30,6 +31,7 @@ pub use models::{ModelName, Models, NameError};
 pub use results::Results;
 pub use ride::Ride;
 pub use sequences::{Sequence, SequenceError, SequenceId, SequenceLimits};
+pub use trace::{RequestSpan, Tracer};
 pub use vad::{
     Probabilities, VoiceDetector, VoiceError, VoiceSettings, VoiceStartError, VoiceStream,
 };

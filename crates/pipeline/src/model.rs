@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -15,7 +15,7 @@ use paceline_batch::{
     BatchRecord, Batcher, Cause, Explanation, Key, Limits, Priority, Runner, Settings, Stats,
     Stepper, Tag,
 };
-use paceline_types::{Dim, Signature, Tensor, TensorSpec};
+use paceline_types::{Dim, Signature, Tensor, TensorSpec, TraceContext};
 use smallvec::SmallVec;
 use tokio::sync::mpsc;
 
@@ -27,6 +27,7 @@ use crate::{
     parts::{self, MAX_PARTS},
     sequences::Sequences,
     submitted::Submitted,
+    trace::{Tracer, Tracing},
 };
 
 /// Most results of one request that wait to be read; a client that is further behind loses the rest.
@@ -53,6 +54,8 @@ pub struct Model {
     sequences: Option<Sequences>,
     /// Whose parts those of the next request are that is split.
     next_split: AtomicU64,
+    /// Who keeps spans of requests, and the name that they bear, if anybody does.
+    tracer: OnceLock<(Arc<dyn Tracer>, Arc<str>)>,
 }
 
 /// What is fixed about a served model.
@@ -105,6 +108,8 @@ pub struct Ask {
     /// Whether it waits while the queue is full, so that pressure reaches whoever sends, instead of
     /// being refused.
     pub waits_for_room: bool,
+    /// Where its client stands in a trace.
+    pub trace: Option<TraceContext>,
 }
 
 impl Model {
@@ -216,6 +221,7 @@ impl Model {
             sequences,
             // Far from what clients number their sequences with.
             next_split: AtomicU64::new(1 << 63),
+            tracer: OnceLock::new(),
         };
         Ok((Arc::new(model), timekeeper))
     }
@@ -260,7 +266,14 @@ impl Model {
     /// # Errors
     ///
     /// When there is no result, and why.
-    pub async fn infer(&self, ask: Ask) -> Result<(Output, Ride), InferError> {
+    pub async fn infer(&self, mut ask: Ask) -> Result<(Output, Ride), InferError> {
+        let Some(tracing) = self.trace(&mut ask) else { return self.answer(ask).await };
+        let answer = self.answer(ask).await;
+        tracing.end(&answer);
+        answer
+    }
+
+    async fn answer(&self, ask: Ask) -> Result<(Output, Ride), InferError> {
         let counting = self.counts.begin();
         let submitted = if self.facts.streams {
             Err(InferError::Streams(self.facts.name.clone()))
@@ -280,10 +293,30 @@ impl Model {
 
     /// Submits a request and gives its results as they come: one, or several where the model
     /// streams. Dropping them withdraws the request.
-    pub fn infer_stream(&self, ask: Ask) -> Results {
+    pub fn infer_stream(&self, mut ask: Ask) -> Results {
+        let tracing = self.trace(&mut ask);
         let counting = self.counts.begin();
         let (early, results) = mpsc::channel(ask.early_results.unwrap_or(EARLY_RESULTS).max(1));
-        Results::new(counting, results, self.submit(ask, Some(early)))
+        Results::new(counting, tracing, results, self.submit(ask, Some(early)))
+    }
+
+    /// Has its requests traced.
+    pub(crate) fn trace_with(&self, tracer: &Arc<dyn Tracer>) {
+        drop(self.tracer.set((Arc::clone(tracer), self.facts.name.as_str().into())));
+    }
+
+    /// Begins a request's span, where it is traced; its items then stand in that.
+    fn trace(&self, ask: &mut Ask) -> Option<Tracing> {
+        let (tracer, name) = self.tracer.get()?;
+        let tracing = Tracing::begin(tracer, ask.trace, name, self.facts.version);
+        ask.trace = tracing.as_ref().map(Tracing::context);
+        tracing
+    }
+
+    /// How often an instance was made anew.
+    #[must_use]
+    pub fn restarts(&self) -> u64 {
+        self.healths.iter().map(Health::restarts).sum()
     }
 
     /// What it did so far, in requests.
@@ -332,20 +365,20 @@ impl Model {
     /// lane. Results that come before the last go to `early`.
     fn submit(&self, ask: Ask, early: Option<EarlySender>) -> Result<Submitted, InferError> {
         let (rows, tag) = self.tag(&ask)?;
-        let Ask { inputs, sequence, .. } = ask;
+        let Ask { inputs, sequence, trace, .. } = ask;
         if let Some(sequences) = &self.sequences {
             if rows != 1 {
                 return Err(SequenceError::Rows(rows).into());
             }
             let step = sequence.ok_or(SequenceError::Missing)?;
-            return self.submit_step(sequences, &step, Item { inputs, early }, &tag);
+            return self.submit_step(sequences, &step, Item { inputs, early, trace }, &tag);
         }
         let most = self.facts.limits.max_rows(tag.length);
         // Where not even one row fits, the batcher says why. Results of a stream that come before
         // the last cannot be joined, so neither can its parts.
         if rows <= most || most == 0 || self.facts.streams {
             let tag = sized(&tag, &inputs, rows);
-            let first = self.batcher.try_submit(Item { inputs, early }, &tag)?;
+            let first = self.batcher.try_submit(Item { inputs, early, trace }, &tag)?;
             return Ok(Submitted { first, rest: Vec::new(), open: None, rows: rows as u64 });
         }
         self.submit_parts(&inputs, rows, most, tag)
@@ -359,7 +392,8 @@ impl Model {
             return self.submit(ask, None);
         }
         let tag = sized(&tag, &ask.inputs, rows);
-        let first = self.batcher.submit(Item::new(ask.inputs), &tag).await?;
+        let first =
+            self.batcher.submit(Item { trace: ask.trace, ..Item::new(ask.inputs) }, &tag).await?;
         Ok(Submitted { first, rest: Vec::new(), open: None, rows: rows as u64 })
     }
 

@@ -3,12 +3,12 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use arc_swap::ArcSwap;
 
-use crate::{InferError, Model};
+use crate::{InferError, Model, Tracer};
 
 /// A model's name: what can stand in a path and in a label, and nothing that can leave a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,14 +56,21 @@ type Versions = BTreeMap<u64, Arc<Model>>;
 type Table = BTreeMap<String, Versions>;
 
 /// All models that are served. Reading takes no lock.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Models {
     table: ArcSwap<Table>,
     /// Writers go one at a time.
     write: Mutex<()>,
+    /// Who keeps spans of requests, if anybody does.
+    tracer: OnceLock<Arc<dyn Tracer>>,
 }
 
 impl Models {
+    /// Has requests traced, of every model that is served from now on. Only the first tracer counts.
+    pub fn trace_with(&self, tracer: Arc<dyn Tracer>) {
+        drop(self.tracer.set(tracer));
+    }
+
     /// Finds a model: the version asked for, or the latest.
     ///
     /// # Errors
@@ -119,6 +126,9 @@ impl Models {
     /// Serves these versions under this name from now on. Versions that were served before are
     /// closed: what they accepted, they answer.
     pub fn replace(&self, name: &str, models: Vec<Arc<Model>>) {
+        if let Some(tracer) = self.tracer.get() {
+            models.iter().for_each(|model| model.trace_with(tracer));
+        }
         let versions: Versions =
             models.into_iter().map(|model| (model.facts().version, model)).collect();
         let old = self.change(|table| {
@@ -154,6 +164,12 @@ impl Models {
         let answer = change(&mut table);
         self.table.store(Arc::new(table));
         answer
+    }
+}
+
+impl fmt::Debug for Models {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Models").field("table", &self.table).finish_non_exhaustive()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     InferError, Ride,
     counts::{Counting, First},
     submitted::Submitted,
+    trace::Tracing,
 };
 
 type Answer = Result<(Output, Ride), InferError>;
@@ -28,6 +29,7 @@ pub struct Results {
 impl Results {
     pub(crate) fn new(
         counting: Counting,
+        tracing: Option<Tracing>,
         early: Receiver<Output>,
         submitted: Result<Submitted, InferError>,
     ) -> Self {
@@ -35,11 +37,23 @@ impl Results {
         match submitted {
             Ok(submitted) => {
                 let answer = counting.count(submitted.rows, submitted.wait());
+                let answer = async move {
+                    let answer = answer.await;
+                    if let Some(tracing) = tracing {
+                        tracing.end(&answer);
+                    }
+                    answer
+                };
                 Self { early, answer: Some(Box::pin(answer)), last: None, ride: None, first }
             }
             Err(error) => {
                 counting.failed();
-                Self { early, answer: None, last: Some(Err(error)), ride: None, first }
+                let failed = Err::<(Output, Ride), _>(error);
+                if let Some(tracing) = tracing {
+                    tracing.end(&failed);
+                }
+                let last = failed.map(|(output, _)| output);
+                Self { early, answer: None, last: Some(last), ride: None, first }
             }
         }
     }

@@ -35,7 +35,7 @@ use std::{
 };
 
 pub use board::RoundSight;
-pub use counts::SpeechStats;
+pub use counts::{SpeechStats, Stage};
 pub use error::SpeechError;
 pub use event::{Event, Lost, Report, Span, Transcript};
 pub use paceline_audio::{

@@ -8,6 +8,7 @@ pub mod load;
 mod secret;
 mod speech;
 mod synthesis;
+mod tracing;
 
 use std::{
     collections::BTreeMap,
@@ -27,6 +28,7 @@ pub use self::{
     secret::Secret,
     speech::SpeechSection,
     synthesis::SynthesisSection,
+    tracing::TracingSection,
 };
 pub use crate::{
     onnx::{Constant, Device, EngineName, LevelName, OnnxSection},
@@ -44,6 +46,8 @@ pub struct Config {
     pub speech: SpeechSection,
     /// Text that is to be spoken.
     pub synthesis: SynthesisSection,
+    /// Traces for OpenTelemetry.
+    pub tracing: TracingSection,
     /// Models beyond those of the repository, and changes to those, by name.
     pub models: BTreeMap<String, ModelSection>,
     /// Cameras on Redis Streams; none where it is left out.
@@ -133,6 +137,7 @@ impl Default for Config {
             server: ServerSection::default(),
             speech: SpeechSection::default(),
             synthesis: SynthesisSection::default(),
+            tracing: TracingSection::default(),
             models: BTreeMap::from([
                 ("simulated".to_owned(), simulated),
                 ("simulated-speech".to_owned(), speech),

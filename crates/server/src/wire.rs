@@ -24,7 +24,10 @@ use crate::{
     certificates::Certificates,
     config::{Config, ServerSection},
     control::Repository,
-    repository, speakers,
+    metrics::Metrics,
+    repository,
+    spans::{EndpointError, Spans},
+    speakers,
 };
 
 /// A server that is ready to run.
@@ -35,6 +38,7 @@ pub struct Server {
     voices: VoiceDetector,
     speech: Speech,
     synthesis: Synthesis,
+    spans: Option<Arc<Spans>>,
     readiness: Arc<Readiness>,
     address: SocketAddr,
     grpc_address: SocketAddr,
@@ -69,6 +73,9 @@ pub enum StartError {
     /// A setting of the cameras.
     #[error(transparent)]
     Cameras(#[from] paceline_ingest::ConfigError),
+    /// Where traces go.
+    #[error(transparent)]
+    Tracing(#[from] EndpointError),
     /// Voice detection.
     #[error(transparent)]
     Voice(#[from] VoiceStartError),
@@ -84,13 +91,17 @@ impl Server {
     ///
     /// When strangers could get in, a model cannot be served or an address cannot be had.
     pub async fn build(config: Config) -> Result<Self, StartError> {
-        let Config { server, speech, synthesis, models: configured, cameras } = config;
+        let Config { server, speech, synthesis, tracing, models: configured, cameras } = config;
         let Gates { http: http_gate, grpc: grpc_gate, vosk: vosk_gate, admin: admin_gate, tls } =
             Gates::build(&server)?;
         let limits = limits(&server);
         let mut supervisor = Supervisor::new(server.drain_timeout);
         let models = Arc::new(Models::default());
         let speakers = repository::speakers(&server.model_repository, &configured)?;
+        let (spans, sending) = Spans::pair(&tracing)?.unzip();
+        if let Some(spans) = &spans {
+            models.trace_with(Arc::clone(spans) as _);
+        }
         let repository = Repository::new(
             server.model_repository.clone(),
             configured,
@@ -106,11 +117,14 @@ impl Server {
         let synthesis = speakers::added(synthesis, &server.model_repository, speakers)?;
         let streams = streams(&speech, &synthesis, sockets, &supervisor);
         let live = Arc::new(Live::default());
+        let heard = (&speech, &voices);
+        let metrics = Arc::new(Metrics::new(&readiness, &models, heard, spans.clone()));
         let app = App {
             models: Arc::clone(&models),
             readiness: Arc::clone(&readiness),
             control: Arc::new(repository),
             max_body: server.max_body,
+            metrics: Some(Arc::clone(&metrics) as _),
             streams: streams.clone(),
             live: Arc::clone(&live),
         };
@@ -140,7 +154,10 @@ impl Server {
         };
         let addresses = serve(listening, limits, &mut supervisor);
         if let Some(cameras) = cameras {
-            open_cameras(cameras, &models, &live, &mut supervisor)?;
+            open_cameras(cameras, &models, (&live, &metrics), &mut supervisor)?;
+        }
+        if let Some(sending) = sending {
+            supervisor.stage("tracing", sending.run());
         }
         readiness.set(true);
         Ok(Self {
@@ -149,6 +166,7 @@ impl Server {
             voices,
             speech,
             synthesis,
+            spans,
             readiness,
             address: addresses["http"],
             grpc_address: addresses["grpc"],
@@ -213,7 +231,7 @@ impl Server {
     ///
     /// When a part ended by itself, or draining took longer than it may.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-        let Self { supervisor, models, voices, readiness, .. } = self;
+        let Self { supervisor, models, voices, spans, readiness, .. } = self;
         let shutdown = async {
             shutdown.await;
             readiness.set(false);
@@ -221,6 +239,9 @@ impl Server {
         let close = || {
             models.close();
             voices.close();
+            if let Some(spans) = spans {
+                spans.close();
+            }
         };
         supervisor.run(shutdown, close).await
     }
@@ -240,10 +261,11 @@ fn streams(
 fn open_cameras(
     config: paceline_ingest::Config,
     models: &Arc<Models>,
-    live: &Live,
+    (live, metrics): (&Live, &Metrics),
     supervisor: &mut Supervisor,
 ) -> Result<(), StartError> {
     let (cameras, door) = Cameras::pair(config, Arc::clone(models), Arc::new(RawTensors))?;
+    metrics.watch(cameras.clone());
     live.show_cameras(move || look_at(&cameras));
     // As a connection, it is done before the models close; as a stage, it may not end early.
     let task = supervisor.connections().spawn(door.run(supervisor.stop_intake()));

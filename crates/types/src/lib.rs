@@ -15,6 +15,7 @@
 //! - **Door**: a wire protocol. Wire types live in doors only.
 //! - **Receipt**: says what became of one input; dropping it means "not delivered".
 //! - **Ticket**: the answer to come for one submitted item.
+//! - **Span**: what is told of one request or one call of a model in a trace ([`TraceContext`]).
 //! - [`ErrorCode`]: what the outside is told; a small closed set.
 
 mod code;
@@ -23,8 +24,10 @@ mod dtype;
 pub mod duration;
 mod signature;
 mod tensor;
+mod trace;
 
 pub use code::ErrorCode;
 pub use dtype::{DType, UnknownDType};
 pub use signature::{Dim, MismatchError, Signature, TensorSpec};
 pub use tensor::{Shape, Tensor, TensorError};
+pub use trace::TraceContext;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use paceline_pipeline::{Ask, Model};
 use tokio::time::Instant;
 
+use super::caller::Caller;
 use crate::{
     ApiError, App,
     oip::{
@@ -28,13 +29,14 @@ impl Question {
     pub(super) fn read(
         app: &App,
         message: ModelInferRequest,
-        deadline: Option<Instant>,
+        caller: Caller,
     ) -> Result<Self, ApiError> {
         let model = app.models.find(&message.model_name, parse_version(&message.model_version)?)?;
         let (mut ask, pending) = decode_request(message)
             .and_then(|request| ask(request, &model))
             .map_err(|error| ApiError::about(&model, &error))?;
-        if let Some(deadline) = deadline {
+        ask.trace = caller.trace;
+        if let Some(deadline) = caller.deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             ask.timeout = Some(ask.timeout.map_or(left, |timeout| timeout.min(left)));
         }
@@ -46,9 +48,9 @@ impl Question {
 pub(super) async fn infer(
     app: &App,
     message: ModelInferRequest,
-    deadline: Option<Instant>,
+    caller: Caller,
 ) -> Result<ModelInferResponse, ApiError> {
-    let Question { model, ask, pending } = Question::read(app, message, deadline)?;
+    let Question { model, ask, pending } = Question::read(app, message, caller)?;
     let (outputs, ride) = model.infer(ask).await?;
     Ok(encode_response(respond(&model, pending, outputs, Some(&ride))))
 }

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    deadline::deadline,
+    caller::Caller,
     infer::infer,
     stream::{Answers, Errors, answers},
 };
@@ -104,18 +104,18 @@ impl GrpcInferenceService for Door {
         &self,
         request: Request<proto::ModelInferRequest>,
     ) -> Result<Response<proto::ModelInferResponse>, Status> {
-        let deadline = deadline(request.metadata());
-        Ok(Response::new(infer(&self.app, request.into_inner(), deadline).await?))
+        let caller = Caller::of(request.metadata());
+        Ok(Response::new(infer(&self.app, request.into_inner(), caller).await?))
     }
 
     async fn model_stream_infer(
         &self,
         request: Request<Streaming<proto::ModelInferRequest>>,
     ) -> Result<Response<Answers>, Status> {
-        let deadline = deadline(request.metadata());
+        let caller = Caller::of(request.metadata());
         let errors = Errors::wanted(request.metadata());
         let requests = request.into_inner();
-        Ok(Response::new(answers(self.app.clone(), requests, deadline, errors, self.stop.clone())))
+        Ok(Response::new(answers(self.app.clone(), requests, caller, errors, self.stop.clone())))
     }
 
     async fn model_config(

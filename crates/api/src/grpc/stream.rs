@@ -10,11 +10,10 @@ use std::{
 
 use futures_util::{Stream, StreamExt as _, stream};
 use paceline_types::ErrorCode;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, metadata::MetadataMap};
 
-use super::infer::Question;
+use super::{caller::Caller, infer::Question};
 use crate::{
     ApiError, App,
     oip::{
@@ -73,7 +72,7 @@ impl Errors {
 pub(super) fn answers<R>(
     app: App,
     requests: R,
-    deadline: Option<Instant>,
+    caller: Caller,
     errors: Errors,
     stop: CancellationToken,
 ) -> Answers
@@ -82,7 +81,7 @@ where
 {
     let ending = Arc::new(OnceLock::new());
     let taken = take(requests, stop, Arc::clone(&ending));
-    let answers = taken.map(move |message| answers_to(&app, message, deadline, errors));
+    let answers = taken.map(move |message| answers_to(&app, message, caller, errors));
     // ORDER: why the stream ended is told after everything that was taken in is answered.
     let last = stream::once(async move { ending.get().cloned().map(Err) });
     Box::pin(answers.flatten_unordered(MAX_OPEN).chain(last.filter_map(std::future::ready)))
@@ -118,14 +117,9 @@ where
 }
 
 /// The answers to one request: one, or several where the model streams.
-fn answers_to(
-    app: &App,
-    message: ModelInferRequest,
-    deadline: Option<Instant>,
-    errors: Errors,
-) -> Answers {
+fn answers_to(app: &App, message: ModelInferRequest, caller: Caller, errors: Errors) -> Answers {
     let id = message.id.clone();
-    let Question { model, ask, pending } = match Question::read(app, message, deadline) {
+    let Question { model, ask, pending } = match Question::read(app, message, caller) {
         Ok(question) => question,
         Err(error) => return Box::pin(stream::once(async move { errors.tell(id, error) })),
     };

@@ -91,7 +91,7 @@ impl Straight {
         let (head, body) = request.into_parts();
         let body = read(body, self.app.max_body).await;
         match target {
-            Target::Plain(path) => plain::answer(&self.app, &path, &head.uri, body).await,
+            Target::Plain(path) => plain::answer(&self.app, &path, &head, body).await,
             Target::Protocol(path) => infer::answer(&self.app, path, &head.headers, body).await,
         }
     }

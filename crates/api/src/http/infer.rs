@@ -8,10 +8,13 @@ use axum::{
 };
 
 use super::{ApiError, App, metadata::ModelPath, pieces};
-use crate::oip::{
-    OipError,
-    ask::{ask, respond},
-    decode_http, encode_http,
+use crate::{
+    oip::{
+        OipError,
+        ask::{ask, respond},
+        decode_http, encode_http,
+    },
+    trace,
 };
 
 /// How many bytes of the body are JSON; what follows are raw tensors.
@@ -46,7 +49,8 @@ pub(super) async fn answer(
     let wanted = std::mem::take(&mut request.outputs);
     let is_binary = request.params.binary_data_output;
     request.outputs.clone_from(&wanted);
-    let (question, pending) = ask(request, &model).map_err(about)?;
+    let (mut question, pending) = ask(request, &model).map_err(about)?;
+    question.trace = trace::of(headers);
     let (outputs, ride) = model.infer(question).await?;
     let encoded = encode_http(&respond(&model, pending, outputs, Some(&ride)), &wanted, is_binary)?;
     let mut response = Response::new(Body::empty());

@@ -11,7 +11,7 @@ use axum::{
     Json,
     body::Bytes,
     extract::{Path, Query, State, rejection::BytesRejection},
-    http::Uri,
+    http::request::Parts,
     response::{
         IntoResponse as _, Response,
         sse::{Event, Sse},
@@ -29,6 +29,7 @@ use super::{
     metadata::ModelPath,
     value::{from_tensor, to_tensor},
 };
+use crate::trace;
 
 /// Most instances in one request.
 const MAX_INSTANCES: usize = 4096;
@@ -53,20 +54,20 @@ enum Switch {
 pub(super) async fn infer(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
-    uri: Uri,
+    head: Parts,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    answer(&app, &path, &uri, body.map_err(ApiError::from)).await
+    answer(&app, &path, &head, body.map_err(ApiError::from)).await
 }
 
 /// The same, however the request came here.
 pub(super) async fn answer(
     app: &App,
     path: &ModelPath,
-    uri: &Uri,
+    head: &Parts,
     body: Result<Bytes, ApiError>,
 ) -> Result<Response, ApiError> {
-    let Query(options) = Query::<Options>::try_from_uri(uri).map_err(|rejection| {
+    let Query(options) = Query::<Options>::try_from_uri(&head.uri).map_err(|rejection| {
         ApiError::new(
             ErrorCode::InvalidInput,
             format!("{}; batch=off and ride=on are known", rejection.body_text()),
@@ -76,11 +77,12 @@ pub(super) async fn answer(
     let body = body?;
     let wants_ride = options.ride == Some(Switch::On);
     let alone = options.batch == Some(Switch::Off);
+    let asked = Ask { alone, trace: trace::of(&head.headers), ..Ask::default() };
     if let Some(adapter) = model.adapter() {
         let answer = match adapter.encode(&body).map_err(InferError::from)? {
             Encoded::Answer(answer) => answer,
             Encoded::Ask { inputs, decode } => {
-                let ask = Ask { inputs: inputs.into(), alone, ..Ask::default() };
+                let ask = Ask { inputs: inputs.into(), ..asked };
                 let (outputs, ride) = model.infer(ask).await?;
                 with_ride(decode(&outputs).map_err(InferError::from)?, &ride, wants_ride)
             }
@@ -92,10 +94,10 @@ pub(super) async fn answer(
     })?;
     if model.facts().streams {
         let inputs = inputs_of(&model, &body)?;
-        return Ok(events(&model, Ask { inputs, ..Ask::default() }).into_response());
+        return Ok(events(&model, Ask { inputs, ..asked }).into_response());
     }
     let Value::Array(instances) = body else {
-        return Ok(Json(one(&model, &body, alone, wants_ride).await?).into_response());
+        return Ok(Json(one(&model, &body, &asked, wants_ride).await?).into_response());
     };
     if MAX_INSTANCES < instances.len() {
         let message = format!(
@@ -104,7 +106,7 @@ pub(super) async fn answer(
         );
         return Err(ApiError::new(ErrorCode::InvalidInput, message));
     }
-    let answers = instances.iter().map(|instance| one(&model, instance, alone, wants_ride));
+    let answers = instances.iter().map(|instance| one(&model, instance, &asked, wants_ride));
     let mut results = Vec::with_capacity(instances.len());
     if alone {
         for answer in answers {
@@ -157,11 +159,11 @@ fn named(model: &Model, outputs: &[Tensor]) -> Result<Value, ApiError> {
 async fn one(
     model: &Model,
     instance: &Value,
-    alone: bool,
+    asked: &Ask,
     wants_ride: bool,
 ) -> Result<Value, ApiError> {
     let inputs = inputs_of(model, instance)?;
-    let (outputs, ride) = model.infer(Ask { inputs, alone, ..Ask::default() }).await?;
+    let (outputs, ride) = model.infer(Ask { inputs, ..asked.clone() }).await?;
     Ok(with_ride(named(model, &outputs)?, &ride, wants_ride))
 }
 

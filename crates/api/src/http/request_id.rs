@@ -18,10 +18,9 @@ use axum::{
 };
 
 use super::error::ErrorFacts;
+use crate::trace::TRACEPARENT;
 
 static HEADER: HeaderName = HeaderName::from_static("x-request-id");
-/// W3C trace context: taken in and passed on, so that both ends of a call can be found.
-static TRACE: HeaderName = HeaderName::from_static("traceparent");
 
 /// Longest id that is taken from a client.
 const MAX_LENGTH: usize = 128;
@@ -46,7 +45,7 @@ impl Marks {
     /// Those of a request with these headers.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let own = |name| headers.get(name).filter(|value| is_plain(value)).cloned();
-        Self { id: own(&HEADER), trace: own(&TRACE) }
+        Self { id: own(&HEADER), trace: own(&TRACEPARENT) }
     }
 
     /// Marks the answer; where it is an error, it is written now.
@@ -57,7 +56,7 @@ impl Marks {
         }
         response.headers_mut().insert(HEADER.clone(), id);
         if let Some(trace) = self.trace {
-            response.headers_mut().insert(TRACE.clone(), trace);
+            response.headers_mut().insert(TRACEPARENT.clone(), trace);
         }
         response
     }

@@ -118,6 +118,7 @@ impl Vosk {
             params: Key::ANY,
             style: Style::Segmented(Utterances { interim, ..Utterances::default() }),
             mix: true,
+            trace: None,
         }
     }
 

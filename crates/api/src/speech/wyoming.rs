@@ -188,6 +188,7 @@ impl Dialect for Wyoming {
                 params: Key::ANY,
                 style: recital::style(),
                 mix: true,
+                trace: None,
             });
         }
         orders.push(bytes);

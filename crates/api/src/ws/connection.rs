@@ -6,8 +6,8 @@ pub(crate) mod socket;
 use axum::{Error, extract::ws::Message};
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
-use paceline_pipeline::speech::{Event, RATE, Report, Session};
-use paceline_types::ErrorCode;
+use paceline_pipeline::speech::{Event, RATE, Report, Session, Terms};
+use paceline_types::{ErrorCode, TraceContext};
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -30,6 +30,8 @@ pub(super) struct Connection<T> {
     socket: Socket<T>,
     streams: Streams,
     kind: Kind,
+    /// Where the client stands in a trace.
+    trace: Option<TraceContext>,
     /// What the client said last about what it sends.
     start: Option<Box<Start>>,
     round: Option<Box<Round>>,
@@ -71,6 +73,7 @@ where
             clock: Clock::new(streams.limits, Instant::now()),
             streams,
             kind,
+            trace: None,
             start: None,
             round: None,
             next: None,
@@ -81,6 +84,11 @@ where
             is_told: false,
             n_faults: 0,
         }
+    }
+
+    /// The same for a client that stands there in a trace.
+    pub(super) fn traced(self, trace: Option<TraceContext>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Serves the client until either side has had enough.
@@ -253,7 +261,9 @@ where
     }
 
     fn open(&self, start: &Start) -> Result<Session, ApiError> {
-        let opened = self.streams.speech.open(terms(self.kind, start)?);
+        let said = start.trace_id.as_ref().and_then(|text| TraceContext::parse(text.as_bytes()));
+        let terms = Terms { trace: said.or(self.trace), ..terms(self.kind, start)? };
+        let opened = self.streams.speech.open(terms);
         opened.map_err(|error| ApiError::new(error.code(), error.to_string()))
     }
 

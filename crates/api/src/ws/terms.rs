@@ -56,6 +56,7 @@ pub(super) fn terms(kind: Kind, start: &Start) -> Result<Terms, ApiError> {
         params: params(start)?,
         style,
         mix: false,
+        trace: None,
     })
 }
 

@@ -69,6 +69,7 @@ impl Door {
             control: Arc::new(OneModel),
             max_body: 1 << 20,
             live: Arc::default(),
+            metrics: None,
         };
         app.readiness.set(true);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

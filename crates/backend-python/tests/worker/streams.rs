@@ -10,7 +10,7 @@ use crate::support::{Served, cause, file_in, options, serve, until};
 async fn stream(served: &Served, number: f32) -> (Receiver<Vec<Tensor>>, Ticket<Vec<Tensor>>) {
     let (early, results) = channel(64);
     let input = Tensor::from_f32(&[1, 1], &[number]).unwrap();
-    let item = Item { inputs: [input].into_iter().collect(), early: Some(early) };
+    let item = Item { inputs: [input].into_iter().collect(), early: Some(early), trace: None };
     (results, served.model.submit(item, &Tag::default()).await.unwrap())
 }
 

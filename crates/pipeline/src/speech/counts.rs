@@ -1,6 +1,9 @@
 //! What happened to all streams so far, in memory that never grows.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Counts {
@@ -11,6 +14,27 @@ pub(super) struct Counts {
     pub(super) failed: AtomicU64,
     pub(super) superseded: AtomicU64,
     pub(super) cancelled: AtomicU64,
+    pub(super) decode_ns: AtomicU64,
+    pub(super) judged: AtomicU64,
+    pub(super) model_ns: AtomicU64,
+    pub(super) model_samples: AtomicU64,
+}
+
+/// How long a stage worked, and on how much audio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stage {
+    /// Nanoseconds of work.
+    pub nanos: u64,
+    /// Samples, over all channels.
+    pub samples: u64,
+}
+
+impl Stage {
+    /// How long it worked.
+    #[must_use]
+    pub const fn busy_seconds(&self) -> f64 {
+        Duration::from_nanos(self.nanos).as_secs_f64()
+    }
 }
 
 /// Counts since the server began.
@@ -32,6 +56,12 @@ pub struct SpeechStats {
     pub superseded: u64,
     /// Segments that were withdrawn because their client had left.
     pub cancelled: u64,
+    /// From bytes to samples.
+    pub decode: Stage,
+    /// Samples that voice detection got.
+    pub judged: u64,
+    /// The share that segments had of calls of models.
+    pub model: Stage,
 }
 
 impl Counts {
@@ -45,6 +75,15 @@ impl Counts {
             failed: self.failed.load(Relaxed),
             superseded: self.superseded.load(Relaxed),
             cancelled: self.cancelled.load(Relaxed),
+            decode: Stage {
+                nanos: self.decode_ns.load(Relaxed),
+                samples: self.samples.load(Relaxed),
+            },
+            judged: self.judged.load(Relaxed),
+            model: Stage {
+                nanos: self.model_ns.load(Relaxed),
+                samples: self.model_samples.load(Relaxed),
+            },
         }
     }
 }

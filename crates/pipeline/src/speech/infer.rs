@@ -1,10 +1,10 @@
 //! One question to the model, from a segment's samples to its outputs.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use paceline_backend::Output;
 use paceline_batch::{Failure, Key, Priority, Refused};
-use paceline_types::{DType, Dim, ErrorCode, Tensor};
+use paceline_types::{DType, Dim, ErrorCode, Tensor, TraceContext};
 use smallvec::smallvec;
 use tokio::sync::Semaphore;
 
@@ -26,6 +26,8 @@ pub(super) struct Asker {
     pub(super) params: Key,
     /// Whose question it is, for fairness among streams.
     pub(super) stream: u64,
+    /// Where its client stands in a trace.
+    pub(super) trace: Option<TraceContext>,
 }
 
 /// Whether a model can be asked about audio.
@@ -84,9 +86,14 @@ impl Asker {
             priority: if is_interim { Priority::LOW } else { Priority::NORMAL },
             stream: Some(self.stream),
             waits_for_room: true,
+            trace: self.trace,
             ..Ask::default()
         };
-        let (output, _) = model.infer(ask).await?;
+        let (output, ride) = model.infer(ask).await?;
+        let share = ride.took.as_nanos() / ride.items.max(1) as u128;
+        let share = u64::try_from(share).unwrap_or(u64::MAX);
+        self.counts().model_ns.fetch_add(share, Ordering::Relaxed);
+        self.counts().model_samples.fetch_add(n_samples as u64, Ordering::Relaxed);
         Ok(Answer { model, output })
     }
 }

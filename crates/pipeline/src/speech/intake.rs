@@ -5,11 +5,12 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use paceline_audio::{Bounds, Cost, DecodeError, Decoder, Ending, Source};
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio::{sync::Semaphore, task::spawn_blocking, time::Instant};
 
 use super::RATE;
 
@@ -29,6 +30,8 @@ type Away = Pin<Box<dyn Future<Output = (Box<Decoder>, Decoded)> + Send>>;
 pub(super) struct Decoded {
     pub(super) planes: Planes,
     pub(super) ended: Option<Result<Ending, DecodeError>>,
+    /// How long it worked.
+    pub(super) took: Duration,
 }
 
 pub(super) enum Intake {
@@ -107,12 +110,13 @@ impl Intake {
 }
 
 fn decode(decoder: &mut Decoder, task: &Task) -> Decoded {
+    let began = Instant::now();
     let mut planes = Planes::new();
     let ended = match task {
         Task::Push(bytes) => decoder.push(bytes, &mut planes).err().map(Err),
         Task::Finish => Some(decoder.finish(&mut planes)),
     };
-    Decoded { planes, ended }
+    Decoded { planes, ended, took: began.elapsed() }
 }
 
 impl std::fmt::Debug for Intake {

@@ -67,7 +67,7 @@ enum Wish {
 
 impl Session {
     pub(super) fn open(speech: Speech, terms: Terms) -> Result<Self, SpeechError> {
-        let Terms { source, model, params, style, mix } = terms;
+        let Terms { source, model, params, style, mix, trace } = terms;
         let settings = speech.settings();
         if let Style::Segmented(utterances) = &style
             && let Some(interval) = utterances.interim
@@ -77,7 +77,7 @@ impl Session {
         let intake = Intake::new(source, &settings.bounds)?;
         let model = model.as_deref().unwrap_or(&settings.model).into();
         let stream = NEXT_STREAM.fetch_add(1, Ordering::Relaxed);
-        let asker = Asker { speech, model, params, stream };
+        let asker = Asker { speech, model, params, stream, trace };
         asker.find()?;
         asker.counts().rounds.fetch_add(1, Ordering::Relaxed);
         let seat = asker.speech.0.board.enter(stream, &asker.model, &style);
@@ -196,7 +196,7 @@ impl Session {
 
     /// Gives decoded samples to the channels. A channel that is heard for the first time begins.
     fn hear(&mut self, decoded: Decoded) {
-        let Decoded { mut planes, ended } = decoded;
+        let Decoded { mut planes, ended, took } = decoded;
         if self.mix {
             mix(&mut planes);
         }
@@ -207,6 +207,8 @@ impl Session {
         let n_samples: usize = planes.iter().map(Vec::len).sum();
         self.asker.counts().samples.fetch_add(n_samples as u64, Ordering::Relaxed);
         self.seat.heard(n_samples);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.asker.counts().decode_ns.fetch_add(took, Ordering::Relaxed);
         for (lane, plane) in self.lanes.iter_mut().zip(&planes) {
             lane.channel.push(plane);
         }
@@ -327,6 +329,7 @@ impl Lane {
                 Step::Say(said) => return Some(said),
                 Step::Detect(frames) => {
                     let mut voice = self.voice.take()?;
+                    asker.counts().judged.fetch_add(frames.len() as u64, Ordering::Relaxed);
                     self.judging = Some(Box::pin(async move {
                         let judged = voice.detect(frames).await;
                         (voice, judged)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use paceline_audio::{Bounds, Source, segment::ValidSettings};
 use paceline_batch::Key;
+use paceline_types::TraceContext;
 
 use super::{RATE, SpeechError};
 
@@ -20,6 +21,8 @@ pub struct Terms {
     pub style: Style,
     /// Whether all audio channels are heard as one.
     pub mix: bool,
+    /// Where the client stands in a trace.
+    pub trace: Option<TraceContext>,
 }
 
 /// Which parts of the audio go to the model.

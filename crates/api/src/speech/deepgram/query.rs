@@ -91,6 +91,7 @@ impl Query {
                 single: false,
             }),
             mix: !self.multichannel,
+            trace: None,
         })
     }
 }

@@ -152,6 +152,7 @@ impl Settings {
                 ..Utterances::default()
             }),
             mix: true,
+            trace: None,
         })
     }
 

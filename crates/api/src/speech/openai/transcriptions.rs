@@ -64,6 +64,7 @@ async fn answer(app: &App, headers: &HeaderMap, body: Body) -> Result<Response, 
         params: Key::ANY,
         style: recital::style(),
         mix: true,
+        trace: None,
     };
     let pieces = stream::iter(file.into_iter().map(Ok));
     let recital = recital::begin(&app.streams, terms, pieces)?;

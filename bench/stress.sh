@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# docs/bench/stress.md and its two plots, which the README shows: 1 to 500 requests at once, one by one
+# against batched, on a simulated device and on a real model. About 70 seconds after the build.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo build --release --quiet -p paceline-cli
+for model in curve magika; do
+    target/release/paceline bench http --stress --model "$model" --plot "docs/bench/stress-$model.svg"
+done

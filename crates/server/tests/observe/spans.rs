@@ -1,0 +1,118 @@
+//! Traces, as a collector gets them.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::{
+        ExportTraceServiceRequest, ExportTraceServiceResponse,
+        trace_service_server::{TraceService, TraceServiceServer},
+    },
+    trace::v1::Span,
+};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tonic::{Request, Response, Status, transport::Server, transport::server::TcpIncoming};
+
+use crate::support::start;
+
+/// Keeps every span that it is sent.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<Span>>>);
+
+#[tonic::async_trait]
+impl TraceService for Collector {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        for resource in request.into_inner().resource_spans {
+            for scope in resource.scope_spans {
+                self.0.lock().extend(scope.spans);
+            }
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+impl Collector {
+    async fn listen(&self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let service = TraceServiceServer::new(self.clone());
+        tokio::spawn(
+            Server::builder().add_service(service).serve_with_incoming(TcpIncoming::from(listener)),
+        );
+        address
+    }
+
+    fn spans(&self, kind: &str) -> Vec<Span> {
+        let all = self.0.lock();
+        all.iter().filter(|span| span.name.starts_with(kind)).cloned().collect()
+    }
+}
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const PARENT: &str = "00f067aa0ba902b7";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_a_span_of_its_clients_trace_and_its_call_is_linked_to_it() {
+    let collector = Collector::default();
+    let endpoint = format!("tracing.endpoint=http://{}", collector.listen().await);
+    let server = start(&[&endpoint, "tracing.sample=0"]).await;
+    let sampled = format!("00-{TRACE}-{PARENT}-01");
+    // Three instances, which may or may not share a call.
+    assert_eq!(server.infer("[1, 2, 3]", &[("traceparent", &sampled)]).await, 200);
+    let unsampled = format!("00-{TRACE}-{PARENT}-00");
+    assert_eq!(server.infer("4", &[("traceparent", &unsampled)]).await, 200);
+    assert_eq!(server.infer("5", &[("traceparent", "nonsense")]).await, 200);
+    assert_eq!(server.infer("6", &[]).await, 200);
+    // What is not sent yet is sent before the server ends.
+    server.stop().await;
+
+    let requests = collector.spans("infer simulated");
+    assert_eq!(requests.len(), 3, "only what is sampled");
+    for request in &requests {
+        assert_eq!(hex(&request.trace_id), TRACE);
+        assert_eq!(hex(&request.parent_span_id), PARENT);
+        assert!(request.start_time_unix_nano < request.end_time_unix_nano);
+        assert!(request.status.is_none());
+    }
+    let mut linked: Vec<Vec<u8>> = Vec::new();
+    for call in collector.spans("batch simulated") {
+        let parent = requests.iter().find(|request| request.span_id == call.parent_span_id);
+        assert!(parent.is_some(), "a call belongs to the first that is in it");
+        linked.extend(call.links.iter().map(|link| link.span_id.clone()));
+    }
+    let mut own: Vec<Vec<u8>> = requests.into_iter().map(|request| request.span_id).collect();
+    linked.sort();
+    own.sort();
+    assert_eq!(linked, own, "each request is linked to one call");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_from_no_trace_begins_one() {
+    let collector = Collector::default();
+    let server = start(&[&format!("tracing.endpoint=http://{}", collector.listen().await)]).await;
+    assert_eq!(server.infer("1", &[]).await, 200);
+    assert_eq!(server.infer("2", &[]).await, 200);
+    server.stop().await;
+
+    let requests = collector.spans("infer simulated");
+    assert_eq!(requests.len(), 2);
+    assert!(requests.iter().all(|request| request.parent_span_id.is_empty()));
+    assert_ne!(requests[0].trace_id, requests[1].trace_id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_that_is_away_costs_spans_and_nothing_else() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let server = start(&[&format!("tracing.endpoint=http://{gone}")]).await;
+    for _ in 0..20 {
+        assert_eq!(server.infer("1", &[]).await, 200);
+    }
+    server.stop().await;
+}
