@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use paceline_backend::{Backend, BackendError, Call, Early, Health, Outputs, Stacked, StackedCall};
-use paceline_types::{Signature, Tensor};
+use paceline_types::{Signature, Tensor, TraceContext};
 use tokio::runtime::Runtime;
 
 use crate::{RemoteOptions, client::Client, metadata::Declared};
@@ -122,7 +122,12 @@ impl Drop for Driver {
 }
 
 impl RemoteBackend {
-    fn call(&self, inputs: Vec<Stacked>, rows: usize) -> Result<Outputs, BackendError> {
+    fn call(
+        &self,
+        inputs: Vec<Stacked>,
+        rows: usize,
+        trace: Option<TraceContext>,
+    ) -> Result<Outputs, BackendError> {
         let Shared { client, declared, driver } = &*self.shared;
         let expected = declared.signature.inputs.len();
         if inputs.len() != expected {
@@ -131,7 +136,7 @@ impl RemoteBackend {
         }
         let (client, declared) = (Arc::clone(client), Arc::clone(declared));
         let tensors: Vec<Tensor> = driver
-            .run(async move { client.call(&declared, &inputs, rows).await })
+            .run(async move { client.call(&declared, &inputs, rows, trace).await })
             .unwrap_or_else(|_| Err(BackendError::Crashed("the call broke off".to_owned())))?;
         Ok(Outputs { tensors, failed: Vec::new() })
     }
@@ -151,7 +156,7 @@ impl Backend for RemoteBackend {
     }
 
     fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {
-        self.call(call.inputs.iter().cloned().map(Stacked::from).collect(), call.rows)
+        self.call(call.inputs.iter().cloned().map(Stacked::from).collect(), call.rows, None)
     }
 
     fn run_stacked(
@@ -159,6 +164,6 @@ impl Backend for RemoteBackend {
         call: &StackedCall<'_>,
         _early: &mut Early<'_>,
     ) -> Result<Outputs, BackendError> {
-        self.call(call.inputs.to_vec(), call.rows)
+        self.call(call.inputs.to_vec(), call.rows, call.trace)
     }
 }

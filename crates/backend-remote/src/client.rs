@@ -7,7 +7,7 @@ use std::{
 };
 
 use paceline_backend::{BackendError, Health, Stacked};
-use paceline_types::Tensor;
+use paceline_types::{Tensor, TraceContext};
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -116,9 +116,10 @@ impl Client {
         declared: &Declared,
         inputs: &[Stacked],
         rows: usize,
+        trace: Option<TraceContext>,
     ) -> Result<Vec<Tensor>, BackendError> {
         let deadline = Instant::now() + self.options.call_timeout;
-        let ask = Ask { declared, inputs, rows, deadline };
+        let ask = Ask { declared, inputs, rows, deadline, trace };
         let mut tried: SmallVec<[usize; 4]> = SmallVec::new();
         let mut last = None;
         loop {

@@ -112,6 +112,9 @@ impl GrpcWire {
                 .collect(),
         });
         request.set_timeout(ask.patience());
+        if let Some(trace) = ask.trace.and_then(|trace| trace.to_string().parse().ok()) {
+            request.metadata_mut().insert("traceparent", trace);
+        }
         let InferResponse { outputs, raw_output_contents } =
             self.unary("ModelInfer", request).await?;
         if outputs.len() != raw_output_contents.len() {

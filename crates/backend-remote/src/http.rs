@@ -10,6 +10,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use paceline_types::TraceContext;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -165,7 +166,7 @@ impl HttpWire {
         let head = head.map_err(|error| Fault::NotSent(error.to_string()))?;
         let n_head = head.len();
         body.put_first(head.into());
-        let (n_head, answer) = self.ask(Method::POST, "/infer", body, Some(n_head)).await?;
+        let (n_head, answer) = self.ask(Method::POST, "/infer", body, Some((n_head, ask.trace))).await?;
         take_apart(&answer, n_head)
     }
 
@@ -173,19 +174,23 @@ impl HttpWire {
         Ok(self.ask(Method::GET, path, Parts::default(), None).await?.1)
     }
 
-    /// One request: how long the head of the answer is, where it says so, and its body.
+    /// One request; of a call, how long its head is and where it stands in a trace. How long the head
+    /// of the answer is, where it says so, and its body.
     async fn ask(
         &self,
         method: Method,
         path: &str,
         body: Parts,
-        n_head: Option<usize>,
+        call: Option<(usize, Option<TraceContext>)>,
     ) -> Result<(Option<usize>, Bytes), Fault> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.model));
-        if let Some(n_head) = n_head {
+        if let Some((n_head, trace)) = call {
             request = request
                 .header(HEAD_LENGTH, n_head)
                 .header(header::CONTENT_TYPE, "application/octet-stream");
+            if let Some(trace) = trace {
+                request = request.header("traceparent", trace.to_string());
+            }
         }
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use paceline_backend::Stacked;
+use paceline_types::TraceContext;
 use tokio::time::Instant;
 
 use crate::{
@@ -29,6 +30,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) rows: usize,
     /// Until when an answer is worth waiting for.
     pub(crate) deadline: Instant,
+    /// Where it stands in a trace; the remote server is told.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Ask<'_> {

@@ -94,6 +94,27 @@ async fn a_request_is_a_span_of_its_clients_trace_and_its_call_is_linked_to_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_to_another_server_is_part_of_the_same_trace() {
+    let collector = Collector::default();
+    let endpoint = format!("tracing.endpoint=http://{}", collector.listen().await);
+    let far = start(&[&endpoint, "tracing.sample=0"]).await;
+    let remote = format!(
+        "models.near={{backend='remote', remote={{endpoints=['http://{}'], model='simulated'}}}}",
+        far.http
+    );
+    let near = start(&[&endpoint, "tracing.sample=0", &remote]).await;
+    let sampled = format!("00-{TRACE}-{PARENT}-01");
+    assert_eq!(near.ask("near", "1", &[("traceparent", &sampled)]).await, 200);
+    near.stop().await;
+    far.stop().await;
+
+    let call = collector.spans("batch near").remove(0);
+    let there = collector.spans("infer simulated").remove(0);
+    assert_eq!(hex(&there.trace_id), TRACE);
+    assert_eq!(there.parent_span_id, call.span_id, "the call is what asked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_from_no_trace_begins_one() {
     let collector = Collector::default();
     let server = start(&[&format!("tracing.endpoint=http://{}", collector.listen().await)]).await;

@@ -43,7 +43,17 @@ impl Running {
 
     /// Asks the simulated model.
     pub(crate) async fn infer(&self, body: &'static str, headers: &[(&'static str, &str)]) -> u16 {
-        let uri = format!("http://{}/v1/models/simulated/infer", self.http);
+        self.ask("simulated", body, headers).await
+    }
+
+    /// Asks a model.
+    pub(crate) async fn ask(
+        &self,
+        model: &str,
+        body: &'static str,
+        headers: &[(&'static str, &str)],
+    ) -> u16 {
+        let uri = format!("http://{}/v1/models/{model}/infer", self.http);
         let headers: Vec<(&str, String)> =
             headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let ask = move || {
