@@ -166,7 +166,8 @@ impl HttpWire {
         let head = head.map_err(|error| Fault::NotSent(error.to_string()))?;
         let n_head = head.len();
         body.put_first(head.into());
-        let (n_head, answer) = self.ask(Method::POST, "/infer", body, Some((n_head, ask.trace))).await?;
+        let (n_head, answer) =
+            self.ask(Method::POST, "/infer", body, Some((n_head, ask.trace))).await?;
         take_apart(&answer, n_head)
     }
 

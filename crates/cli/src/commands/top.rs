@@ -63,12 +63,12 @@ fn watch(source: &Source, args: &TopArgs) -> anyhow::Result<()> {
             Ok(now) => {
                 chosen = chosen.min(now.models.len().saturating_sub(1));
                 let rates = Rates::between(before.as_ref(), &now);
-                screen.show(&draw(&args.url, &now, &rates, chosen, screen.canvas()))?;
+                screen.show(&draw(&args.url, &now, &rates, chosen, screen::canvas()))?;
                 before = Some(now);
             }
             Err(error) => screen.show(&format!("{error:#}\n\nLooking again; q ends.\n"))?,
         }
-        match screen.wait(args.interval)? {
+        match screen::wait(args.interval)? {
             Key::Quit => return Ok(()),
             Key::Up => chosen = chosen.saturating_sub(1),
             Key::Down => chosen += 1,

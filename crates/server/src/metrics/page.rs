@@ -1,12 +1,12 @@
 //! Writes the text format of Prometheus.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use paceline_batch::Histogram;
 
 use super::table::{Family, Kind};
 
-/// A page that is being written. Writing to a string cannot fail, so no result is looked at.
+/// A page that is being written.
 #[derive(Debug, Default)]
 pub(super) struct Page(String);
 
@@ -17,7 +17,8 @@ impl Page {
     /// Begins a metric; all its series follow.
     pub(super) fn family(&mut self, family: &'static Family) -> Series<'_> {
         let Family { name, kind, help, .. } = family;
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {}", kind.as_str());
+        let kind = kind.as_str();
+        put(&mut self.0, format_args!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
         Series { page: &mut self.0, family }
     }
 
@@ -76,20 +77,25 @@ impl Series<'_> {
 
     fn line(&mut self, suffix: &str, labels: &[&str], upto: Option<f64>, value: f64) {
         debug_assert_eq!(labels.len(), self.family.labels.len(), "{}", self.family.name);
-        let _ = write!(self.page, "{}{suffix}", self.family.name);
+        put(self.page, format_args!("{}{suffix}", self.family.name));
         let mut before = '{';
         for (name, value) in self.family.labels.iter().zip(labels) {
-            let _ = write!(self.page, "{before}{name}=\"{}\"", Escaped(value));
+            put(self.page, format_args!("{before}{name}=\"{}\"", Escaped(value)));
             before = ',';
         }
         match upto {
-            Some(f64::INFINITY) => _ = write!(self.page, "{before}le=\"+Inf\"}}"),
-            Some(upto) => _ = write!(self.page, "{before}le=\"{upto}\"}}"),
+            Some(f64::INFINITY) => put(self.page, format_args!("{before}le=\"+Inf\"}}")),
+            Some(upto) => put(self.page, format_args!("{before}le=\"{upto}\"}}")),
             None if before == ',' => self.page.push('}'),
             None => {}
         }
-        let _ = writeln!(self.page, " {value}");
+        put(self.page, format_args!(" {value}\n"));
     }
+}
+
+fn put(page: &mut String, text: fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    page.write_fmt(text).ok();
 }
 
 /// Where a histogram is cut, and what is counted in it.
@@ -128,8 +134,8 @@ impl Scale {
 /// A label's value as the format wants it, and not too long.
 struct Escaped<'a>(&'a str);
 
-impl std::fmt::Display for Escaped<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for char in self.0.chars().take(MAX_LABEL) {
             match char {
                 '\\' => f.write_str("\\\\")?,

@@ -1,7 +1,5 @@
 //! One picture of a server, as lines of text. Pure.
 
-use std::fmt::Write as _;
-
 use super::sample::{Landed, Rates, Sample, Seen};
 
 /// How much room there is.
@@ -72,11 +70,7 @@ pub(super) fn draw(
         lines.extend(details(seen, canvas));
     }
     lines.truncate(canvas.rows.saturating_sub(1));
-    let mut picture = String::new();
-    for line in lines {
-        let _ = writeln!(picture, "{}", clipped(&line, canvas.columns));
-    }
-    picture
+    lines.iter().map(|line| clipped(line, canvas.columns) + "\n").collect()
 }
 
 fn row(seen: &Seen, rates: &Rates, is_chosen: bool) -> String {

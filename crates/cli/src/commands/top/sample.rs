@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use ureq::Agent;
 
 /// Where to look.
-#[derive(Debug)]
 pub(super) struct Source {
     agent: Agent,
     url: String,

@@ -40,11 +40,6 @@ impl Screen {
         Ok(Self(stdout))
     }
 
-    pub(super) fn canvas(&self) -> Canvas {
-        let (columns, rows) = size().unwrap_or((100, 40));
-        Canvas { columns: columns.into(), rows: rows.into(), has_colours: true }
-    }
-
     pub(super) fn show(&mut self, text: &str) -> io::Result<()> {
         execute!(self.0, MoveTo(0, 0))?;
         for line in text.lines() {
@@ -52,21 +47,6 @@ impl Screen {
         }
         execute!(self.0, Clear(ClearType::FromCursorDown))?;
         self.0.flush()
-    }
-
-    /// Waits for a key, at most so long.
-    pub(super) fn wait(&mut self, patience: Duration) -> io::Result<Key> {
-        if !event::poll(patience)? {
-            return Ok(Key::None);
-        }
-        let Event::Key(key) = event::read()? else { return Ok(Key::None) };
-        Ok(match key.code {
-            KeyCode::Char('q') | KeyCode::Esc => Key::Quit,
-            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Quit,
-            KeyCode::Up | KeyCode::Char('k') => Key::Up,
-            KeyCode::Down | KeyCode::Char('j') => Key::Down,
-            _ => Key::None,
-        })
     }
 }
 
@@ -76,4 +56,25 @@ impl Drop for Screen {
         drop(execute!(self.0, Show, LeaveAlternateScreen));
         drop(disable_raw_mode());
     }
+}
+
+/// How much room there is.
+pub(super) fn canvas() -> Canvas {
+    let (columns, rows) = size().unwrap_or((100, 40));
+    Canvas { columns: columns.into(), rows: rows.into(), has_colours: true }
+}
+
+/// Waits for a key, at most so long. The terminal must be ours.
+pub(super) fn wait(patience: Duration) -> io::Result<Key> {
+    if !event::poll(patience)? {
+        return Ok(Key::None);
+    }
+    let Event::Key(key) = event::read()? else { return Ok(Key::None) };
+    Ok(match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => Key::Quit,
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Key::Quit,
+        KeyCode::Up | KeyCode::Char('k') => Key::Up,
+        KeyCode::Down | KeyCode::Char('j') => Key::Down,
+        _ => Key::None,
+    })
 }
