@@ -23,7 +23,7 @@ pub struct Item {
     pub inputs: SmallVec<[Tensor; 2]>,
     /// Where results go that come before the last; without it they are not wanted.
     pub early: Option<EarlySender>,
-    /// Where it stands in a trace.
+    /// Where a call stands in a trace that it is the first item of.
     pub trace: Option<TraceContext>,
 }
 
@@ -180,8 +180,9 @@ impl Instance {
         let rows = if form.signature.batched { call.padded_rows } else { 1 };
         let inputs = form.gather(&riders, rows)?;
         let mut listeners = Listeners::new(form, &riders, &item_rows, rows);
-        // The call is a span of the first that is traced; whoever keeps spans knows it by that.
-        let trace = riders.iter().find_map(|rider| rider.item.trace).map(TraceContext::of_batch);
+        // The first that is sampled speaks for all; whoever keeps spans knows the call by that.
+        let mut traces = riders.iter().filter_map(|rider| rider.item.trace);
+        let trace = traces.clone().find(TraceContext::is_sampled).or_else(|| traces.next());
         let call = StackedCall { inputs: &inputs, rows, trace };
         let ran = backend.run_stacked(&call, &mut |early| listeners.deliver(early));
         let Outputs { tensors, failed: bad_rows } = match ran {

@@ -305,12 +305,13 @@ impl Model {
         drop(self.tracer.set((Arc::clone(tracer), self.facts.name.as_str().into())));
     }
 
-    /// Begins a request's span, where it is traced; its items then stand in that.
+    /// Begins a request's span, where it is traced; what it asks for then stands in that, and not
+    /// any more where its client does.
     fn trace(&self, ask: &mut Ask) -> Option<Tracing> {
         let (tracer, name) = self.tracer.get()?;
-        let tracing = Tracing::begin(tracer, ask.trace, name, self.facts.version);
-        ask.trace = tracing.as_ref().map(Tracing::context);
-        tracing
+        let tracing = Tracing::begin(tracer, ask.trace, name, self.facts.version)?;
+        ask.trace = Some(tracing.context().of_batch());
+        Some(tracing)
     }
 
     /// How often an instance was made anew.

@@ -86,7 +86,7 @@ impl Tracing {
         })
     }
 
-    /// Where its items stand.
+    /// Its own place.
     pub(crate) const fn context(&self) -> TraceContext {
         self.context
     }
