@@ -9,6 +9,7 @@ mod models;
 mod page;
 mod process;
 mod speech;
+mod synthesis;
 mod table;
 
 use std::sync::{Arc, OnceLock};
@@ -16,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::BoxFuture;
 use paceline_api::{Exposition, Readiness};
 use paceline_ingest::Cameras;
-use paceline_pipeline::{Models, VoiceDetector, speech::Speech};
+use paceline_pipeline::{Models, VoiceDetector, speech::Speech, synthesis::Synthesis};
 
 use self::{cameras::Frames, gpu::Gpus, page::Page, table as t};
 use crate::spans::Spans;
@@ -28,6 +29,7 @@ pub(crate) struct Metrics {
     models: Arc<Models>,
     speech: Speech,
     voices: VoiceDetector,
+    synthesis: Synthesis,
     spans: Option<Arc<Spans>>,
     frames: OnceLock<Frames>,
     gpus: Gpus,
@@ -37,7 +39,7 @@ impl Metrics {
     pub(crate) fn new(
         readiness: &Arc<Readiness>,
         models: &Arc<Models>,
-        (speech, voices): (&Speech, &VoiceDetector),
+        (speech, voices, synthesis): (&Speech, &VoiceDetector, &Synthesis),
         spans: Option<Arc<Spans>>,
     ) -> Self {
         Self {
@@ -45,6 +47,7 @@ impl Metrics {
             models: Arc::clone(models),
             speech: speech.clone(),
             voices: voices.clone(),
+            synthesis: synthesis.clone(),
             spans,
             frames: OnceLock::new(),
             gpus: Gpus::find(),
@@ -62,6 +65,7 @@ impl Metrics {
         page.family(&t::READY).flag(&[], self.readiness.get());
         models::write(&mut page, &self.models);
         speech::write(&mut page, &self.speech, &self.voices);
+        synthesis::write(&mut page, &self.synthesis);
         if let Some(frames) = self.frames.get() {
             frames.write(&mut page).await;
         }

@@ -117,7 +117,7 @@ impl Server {
         let synthesis = speakers::added(synthesis, &server.model_repository, speakers)?;
         let streams = streams(&speech, &synthesis, sockets, &supervisor);
         let live = Arc::new(Live::default());
-        let heard = (&speech, &voices);
+        let heard = (&speech, &voices, &synthesis);
         let metrics = Arc::new(Metrics::new(&readiness, &models, heard, spans.clone()));
         let app = App {
             models: Arc::clone(&models),

@@ -88,6 +88,15 @@ families! {
     VAD_CALL: Histogram "paceline_vad_seconds" [] "How long a call of voice detection took, for all its streams together.";
     VAD_STREAMS: Histogram "paceline_vad_batch_streams" [] "Streams that shared a call of voice detection.";
 
+    LISTENERS: Gauge "paceline_listeners" [] "Listeners that something is spoken to.";
+    SPOKEN: Counter "paceline_spoken_total" ["outcome"] "Texts to be spoken by what came of them: good, failed, cancelled, or refused because as many listened as may.";
+    SOUND: Counter "paceline_spoken_audio_seconds_total" [] "Sound that was handed over.";
+    FIRST_TOKEN: Histogram "paceline_first_token_seconds" [] "From a text to the first token of its speech.";
+    FIRST_CHUNK: Histogram "paceline_first_sound_seconds" [] "From a text to its first sound.";
+    CHUNK: Histogram "paceline_vocoder_seconds" [] "From when a chunk of sound was asked for until the vocoder gave it, waiting included.";
+    SPEECH_FACTOR: Histogram "paceline_speech_real_time_factor" [] "Time that a text took over how long its sound lasts.";
+    GAPS: Counter "paceline_speech_gaps_total" [] "Times that a listener would have heard a gap.";
+
     FRAMES_TAKEN: Counter "paceline_frames_taken_total" [] "Frames of cameras that this server read or took over.";
     FRAMES: Counter "paceline_frames_total" ["outcome"] "Frames by what this server did with them: committed, dead (to the dead letters), lost (trimmed by somebody), duplicate, or returned to the next owner.";
     FRAMES_DROPPED: Counter "paceline_frames_dropped_total" ["reason"] "Frames dropped on purpose: stale, superseded, paused, unlisted or overwritten.";
