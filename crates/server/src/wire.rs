@@ -22,7 +22,7 @@ use crate::{
     access::Gates,
     cameras::look_at,
     certificates::Certificates,
-    config::{Config, ServerSection},
+    config::{Config, ServerSection, TracingSection},
     control::Repository,
     metrics::Metrics,
     repository,
@@ -98,10 +98,7 @@ impl Server {
         let mut supervisor = Supervisor::new(server.drain_timeout);
         let models = Arc::new(Models::default());
         let speakers = repository::speakers(&server.model_repository, &configured)?;
-        let (spans, sending) = Spans::pair(&tracing)?.unzip();
-        if let Some(spans) = &spans {
-            models.trace_with(Arc::clone(spans) as _);
-        }
+        let spans = trace(&tracing, &models, &mut supervisor)?;
         let repository = Repository::new(
             server.model_repository.clone(),
             configured,
@@ -155,9 +152,6 @@ impl Server {
         let addresses = serve(listening, limits, &mut supervisor);
         if let Some(cameras) = cameras {
             open_cameras(cameras, &models, (&live, &metrics), &mut supervisor)?;
-        }
-        if let Some(sending) = sending {
-            supervisor.stage("tracing", sending.run());
         }
         readiness.set(true);
         Ok(Self {
@@ -271,6 +265,18 @@ fn open_cameras(
     let task = supervisor.connections().spawn(door.run(supervisor.stop_intake()));
     supervisor.stage("cameras", async move { Ok(task.await?) });
     Ok(())
+}
+
+/// Has requests traced, where that is asked for.
+fn trace(
+    section: &TracingSection,
+    models: &Models,
+    supervisor: &mut Supervisor,
+) -> Result<Option<Arc<Spans>>, StartError> {
+    let Some((spans, sending)) = Spans::pair(section)? else { return Ok(None) };
+    models.trace_with(Arc::clone(&spans) as _);
+    supervisor.stage("tracing", sending.run());
+    Ok(Some(spans))
 }
 
 fn limits(section: &ServerSection) -> ServeLimits {
