@@ -171,8 +171,7 @@ impl Model {
             limits = batch.validate()?;
         }
         let mut ready = Vec::with_capacity(instances);
-        let mut first = Some(first);
-        let mut warm_up = None;
+        let (mut first, mut warm_up) = (Some(first), None);
         for number in 0..instances.max(1) {
             let backend = first.take().map_or_else(|| build(number), Ok)?;
             let rebuild = {

@@ -127,7 +127,9 @@ impl Models {
     /// closed: what they accepted, they answer.
     pub fn replace(&self, name: &str, models: Vec<Arc<Model>>) {
         if let Some(tracer) = self.tracer.get() {
-            models.iter().for_each(|model| model.trace_with(tracer));
+            for model in &models {
+                model.trace_with(tracer);
+            }
         }
         let versions: Versions =
             models.into_iter().map(|model| (model.facts().version, model)).collect();

@@ -90,9 +90,9 @@ impl Asker {
             ..Ask::default()
         };
         let (output, ride) = model.infer(ask).await?;
-        let share = ride.took.as_nanos() / ride.items.max(1) as u128;
-        let share = u64::try_from(share).unwrap_or(u64::MAX);
-        self.counts().model_ns.fetch_add(share, Ordering::Relaxed);
+        let own = ride.took.as_nanos() / ride.items.max(1) as u128;
+        let own = u64::try_from(own).unwrap_or(u64::MAX);
+        self.counts().model_ns.fetch_add(own, Ordering::Relaxed);
         self.counts().model_samples.fetch_add(n_samples as u64, Ordering::Relaxed);
         Ok(Answer { model, output })
     }

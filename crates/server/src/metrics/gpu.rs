@@ -35,17 +35,29 @@ impl Gpus {
             return;
         }
         let mut series = page.family(&t::GPU_USE);
-        all.iter().for_each(|gpu| series.value(&[&gpu.number], gpu.utilization));
+        for gpu in &all {
+            series.value(&[&gpu.number], gpu.utilization);
+        }
         let mut series = page.family(&t::GPU_USED);
-        all.iter().for_each(|gpu| series.count(&[&gpu.number], gpu.used));
+        for gpu in &all {
+            series.count(&[&gpu.number], gpu.used);
+        }
         let mut series = page.family(&t::GPU_TOTAL);
-        all.iter().for_each(|gpu| series.count(&[&gpu.number], gpu.total));
+        for gpu in &all {
+            series.count(&[&gpu.number], gpu.total);
+        }
         let mut series = page.family(&t::NV_GPU_USE);
-        all.iter().for_each(|gpu| series.value(&[&gpu.uuid], gpu.utilization));
+        for gpu in &all {
+            series.value(&[&gpu.uuid], gpu.utilization);
+        }
         let mut series = page.family(&t::NV_GPU_USED);
-        all.iter().for_each(|gpu| series.count(&[&gpu.uuid], gpu.used));
+        for gpu in &all {
+            series.count(&[&gpu.uuid], gpu.used);
+        }
         let mut series = page.family(&t::NV_GPU_TOTAL);
-        all.iter().for_each(|gpu| series.count(&[&gpu.uuid], gpu.total));
+        for gpu in &all {
+            series.count(&[&gpu.uuid], gpu.total);
+        }
     }
 }
 

@@ -64,13 +64,21 @@ fn about(page: &mut Page, all: &[Snapshot]) {
         series.flag(&[model, version, &facts.platform, mode, policy], true);
     }
     let mut series = page.family(&t::MODEL_READY);
-    all.iter().for_each(|one| series.flag(&one.labels(), one.model.is_ready()));
+    for one in all {
+        series.flag(&one.labels(), one.model.is_ready());
+    }
     let mut series = page.family(&t::MODEL_AGE);
-    all.iter().for_each(|one| series.value(&one.labels(), one.model.age().as_secs_f64()));
+    for one in all {
+        series.value(&one.labels(), one.model.age().as_secs_f64());
+    }
     let mut series = page.family(&t::INSTANCES);
-    all.iter().for_each(|one| series.size(&one.labels(), one.model.facts().instances));
+    for one in all {
+        series.size(&one.labels(), one.model.facts().instances);
+    }
     let mut series = page.family(&t::RESTARTS);
-    all.iter().for_each(|one| series.count(&one.labels(), one.model.restarts()));
+    for one in all {
+        series.count(&one.labels(), one.model.restarts());
+    }
 }
 
 fn requests(page: &mut Page, all: &[Snapshot]) {
@@ -81,7 +89,9 @@ fn requests(page: &mut Page, all: &[Snapshot]) {
         series.count(&one.and("cancelled"), one.requests.n_cancelled);
     }
     let mut series = page.family(&t::REQUEST_ROWS);
-    all.iter().for_each(|one| series.count(&one.labels(), one.requests.n_rows));
+    for one in all {
+        series.count(&one.labels(), one.requests.n_rows);
+    }
     let mut series = page.family(&t::LATENCY);
     for one in all {
         series.histogram(&one.labels(), &one.requests.latency, &Scale::SECONDS);
@@ -94,7 +104,9 @@ fn requests(page: &mut Page, all: &[Snapshot]) {
 
 fn items(page: &mut Page, all: &[Snapshot]) {
     let mut series = page.family(&t::ACCEPTED);
-    all.iter().for_each(|one| series.count(&one.labels(), one.batches.accepted));
+    for one in all {
+        series.count(&one.labels(), one.batches.accepted);
+    }
     let mut series = page.family(&t::REFUSED);
     for one in all {
         for (reason, count) in one.batches.refused_by_reason() {
@@ -108,17 +120,25 @@ fn items(page: &mut Page, all: &[Snapshot]) {
         }
     }
     let mut series = page.family(&t::FAILED);
-    all.iter().for_each(|one| series.count(&one.labels(), one.batches.failed));
+    for one in all {
+        series.count(&one.labels(), one.batches.failed);
+    }
     let mut series = page.family(&t::MISSES);
-    all.iter().for_each(|one| series.count(&one.labels(), one.batches.deadline_misses()));
+    for one in all {
+        series.count(&one.labels(), one.batches.deadline_misses());
+    }
     let mut series = page.family(&t::WAIT);
     for one in all {
         series.histogram(&one.labels(), &one.batches.wait, &Scale::SECONDS);
     }
     let mut series = page.family(&t::QUEUE_ITEMS);
-    all.iter().for_each(|one| series.size(&one.labels(), one.batches.waiting_items));
+    for one in all {
+        series.size(&one.labels(), one.batches.waiting_items);
+    }
     let mut series = page.family(&t::QUEUE_BYTES);
-    all.iter().for_each(|one| series.size(&one.labels(), one.batches.waiting_bytes));
+    for one in all {
+        series.size(&one.labels(), one.batches.waiting_bytes);
+    }
     let mut series = page.family(&t::QUEUE_LIMIT);
     for one in all {
         series.size(&one.labels(), one.model.facts().limits.queue_items());
@@ -133,9 +153,13 @@ fn batches(page: &mut Page, all: &[Snapshot]) {
         }
     }
     let mut series = page.family(&t::BATCHES_FAILED);
-    all.iter().for_each(|one| series.count(&one.labels(), one.batches.failed_calls));
+    for one in all {
+        series.count(&one.labels(), one.batches.failed_calls);
+    }
     let mut series = page.family(&t::IN_FLIGHT);
-    all.iter().for_each(|one| series.size(&one.labels(), one.batches.in_flight));
+    for one in all {
+        series.size(&one.labels(), one.batches.in_flight);
+    }
     let mut series = page.family(&t::BATCH_ROWS);
     for one in all {
         series.histogram(&one.labels(), &one.batches.batch_rows, &Scale::ROWS);
@@ -155,13 +179,17 @@ fn batches(page: &mut Page, all: &[Snapshot]) {
         series.count(&one.and("padding"), padded_units.saturating_sub(useful_units));
     }
     let mut series = page.family(&t::PADDING);
-    all.iter().for_each(|one| series.value(&one.labels(), one.batches.padding_share()));
+    for one in all {
+        series.value(&one.labels(), one.batches.padding_share());
+    }
 }
 
 /// The names that dashboards for Triton ask for.
 fn triton(page: &mut Page, all: &[Snapshot]) {
     let mut series = page.family(&t::NV_SUCCESS);
-    all.iter().for_each(|one| series.count(&one.labels(), one.requests.n_good));
+    for one in all {
+        series.count(&one.labels(), one.requests.n_good);
+    }
     let mut series = page.family(&t::NV_FAILURE);
     for one in all {
         let refused: u64 = one.batches.refused_by_reason().iter().map(|(_, count)| count).sum();
@@ -172,21 +200,37 @@ fn triton(page: &mut Page, all: &[Snapshot]) {
         series.count(&one.and("OTHER"), 0);
     }
     let mut series = page.family(&t::NV_COUNT);
-    all.iter().for_each(|one| series.count(&one.labels(), one.requests.n_rows));
+    for one in all {
+        series.count(&one.labels(), one.requests.n_rows);
+    }
     let mut series = page.family(&t::NV_EXEC);
-    all.iter().for_each(|one| series.count(&one.labels(), one.batches.batch_rows.count()));
+    for one in all {
+        series.count(&one.labels(), one.batches.batch_rows.count());
+    }
     let mut series = page.family(&t::NV_PENDING);
-    all.iter().for_each(|one| series.size(&one.labels(), one.batches.waiting_items));
+    for one in all {
+        series.size(&one.labels(), one.batches.waiting_items);
+    }
     let mut series = page.family(&t::NV_DURATION);
-    all.iter().for_each(|one| series.count(&one.labels(), one.requests.total_ns / 1000));
+    for one in all {
+        series.count(&one.labels(), one.requests.total_ns / 1000);
+    }
     let mut series = page.family(&t::NV_QUEUE);
-    all.iter().for_each(|one| series.count(&one.labels(), one.requests.wait_ns / 1000));
+    for one in all {
+        series.count(&one.labels(), one.requests.wait_ns / 1000);
+    }
     let mut series = page.family(&t::NV_INPUT);
-    all.iter().for_each(|one| series.count(&one.labels(), 0));
+    for one in all {
+        series.count(&one.labels(), 0);
+    }
     let mut series = page.family(&t::NV_INFER);
-    all.iter().for_each(|one| series.count(&one.labels(), one.requests.compute_ns / 1000));
+    for one in all {
+        series.count(&one.labels(), one.requests.compute_ns / 1000);
+    }
     let mut series = page.family(&t::NV_OUTPUT);
-    all.iter().for_each(|one| series.count(&one.labels(), 0));
+    for one in all {
+        series.count(&one.labels(), 0);
+    }
     let mut series = page.family(&t::NV_FIRST);
     for one in all {
         series.histogram(&one.labels(), &one.requests.first_result, &Scale::MILLISECONDS);

@@ -27,9 +27,13 @@ pub(super) fn write(page: &mut Page, speech: &Speech, voices: &VoiceDetector) {
     voices.stats().iter().for_each(|shard| vad.merge(shard));
     let stages = stages(&stats, &vad);
     let mut series = page.family(&t::STAGE_BUSY);
-    stages.iter().for_each(|(name, stage)| series.value(&[name], stage.busy_seconds()));
+    for (name, stage) in &stages {
+        series.value(&[name], stage.busy_seconds());
+    }
     let mut series = page.family(&t::STAGE_AUDIO);
-    stages.iter().for_each(|(name, stage)| series.value(&[name], audio_seconds(stage)));
+    for (name, stage) in &stages {
+        series.value(&[name], audio_seconds(stage));
+    }
     let mut series = page.family(&t::STAGE_FACTOR);
     for (name, stage) in &stages {
         if 0 < stage.samples {
