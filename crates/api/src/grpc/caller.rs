@@ -2,7 +2,7 @@
 
 use paceline_types::TraceContext;
 use tokio::time::Instant;
-use tonic::metadata::MetadataMap;
+use tonic::metadata::{MetadataMap, MetadataValue};
 
 use super::deadline::deadline;
 
@@ -17,7 +17,7 @@ pub(super) struct Caller {
 
 impl Caller {
     pub(super) fn of(metadata: &MetadataMap) -> Self {
-        let trace = metadata.get("traceparent").map(|value| value.as_bytes());
+        let trace = metadata.get("traceparent").map(MetadataValue::as_bytes);
         Self { deadline: deadline(metadata), trace: trace.and_then(TraceContext::parse) }
     }
 }
