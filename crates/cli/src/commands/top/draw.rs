@@ -203,14 +203,14 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::commands::top::sample::{Batches, Bin, Explain, QueueView, Speech, Version};
+    use crate::commands::top::sample::{Batches, Bin, Explain, QueueView, Served, Speech};
 
     fn sample(good: u64) -> Sample {
         let fired = [("full".to_owned(), 3), ("fast_path".to_owned(), 1)].into();
         let rows = vec![Bin { upto: 1, count: 1 }, Bin { upto: 8, count: 3 }];
         let batches = Batches { count: 4, fired, rows, ..Batches::default() };
         let mut stats =
-            Version { version: "1".to_owned(), max_batch: 8, batches, ..Version::default() };
+            Served { version: "1".to_owned(), max_batch: 8, batches, ..Served::default() };
         stats.requests.good = good;
         stats.requests.latency.p99_us = 1234.0;
         let batch =

@@ -35,7 +35,7 @@ pub(super) struct Sample {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) name: String,
-    pub(super) stats: Version,
+    pub(super) stats: Served,
     pub(super) explain: Option<Explain>,
 }
 
@@ -50,7 +50,7 @@ struct ServerStats {
 #[derive(Debug, Deserialize)]
 struct ModelStats {
     name: String,
-    versions: Vec<Version>,
+    versions: Vec<Served>,
 }
 
 /// Streams.
@@ -63,7 +63,7 @@ pub(super) struct Speech {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Version {
+pub(super) struct Served {
     pub(super) version: String,
     pub(super) max_batch: u64,
     pub(super) trouble: Option<String>,
@@ -226,7 +226,7 @@ impl Rates {
             let (old, new) = (&old.stats, &seen.stats);
             // A model that was loaded again counts from 0.
             let more = |old: u64, new: u64| new.saturating_sub(old) as f64;
-            let refused = |stats: &Version| stats.items.refused.values().sum();
+            let refused = |stats: &Served| stats.items.refused.values().sum();
             let batches = more(old.batches.count, new.batches.count);
             let good = more(old.requests.good, new.requests.good);
             Some(Rate {
