@@ -118,6 +118,7 @@ fn router() -> Router {
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
         max_body: 1 << 20,
+        metrics: None,
         live: Arc::default(),
     };
     http::router(app, Arc::new(Gate::open()))

@@ -178,7 +178,9 @@ mod tests {
     #[test]
     fn a_histogram_is_cumulative_and_ends_with_all() {
         let mut histogram = Histogram::default();
-        [1, 2, 2, 8, 9, 5000].into_iter().for_each(|rows| histogram.record(rows));
+        for rows in [1, 2, 2, 8, 9, 5000] {
+            histogram.record(rows);
+        }
         let mut page = Page::default();
         page.family(&table::BATCH_ROWS).histogram(&["m", "1"], &histogram, &Scale::ROWS);
 
