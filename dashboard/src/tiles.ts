@@ -75,7 +75,7 @@ export class Tiles {
     this.#streams.show(
       format.count(speech?.open ?? 0),
       'open',
-      `${speech?.speaking ?? 0} speaking · ${format.rate(audio)} s of audio/s`,
+      `${speech?.speaking ?? 0} speaking · ${format.rate(audio)}× real time`,
       (speech?.behind_ms ?? 0) > 5000,
     );
   }
