@@ -3,8 +3,8 @@
 //!
 //! A door here is a translation. What it hears becomes orders to a session of
 //! [`paceline_pipeline::speech`], and what the session says becomes its own messages; both are pure
-//! ([`Dialect`](dialect::Dialect)). One loop ([`conversation`]) waits for all of them, and one
-//! ([`recital`]) for all files.
+//! (`dialect.rs`). One loop (`conversation.rs`) waits for all of them, and one (`recital.rs`) for
+//! all files.
 
 mod conversation;
 pub(crate) mod deepgram;
