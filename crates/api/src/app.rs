@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use futures_util::future::BoxFuture;
-use paceline_pipeline::{Control, Models};
+use paceline_pipeline::{CameraControl, Control, Models};
 
 use crate::{live::Live, ws::Streams};
 
@@ -19,6 +19,8 @@ pub struct App {
     pub readiness: Arc<Readiness>,
     /// Who loads and unloads models.
     pub control: Arc<dyn Control>,
+    /// Who reads cameras, where somebody does.
+    pub cameras: Option<Arc<dyn CameraControl>>,
     /// Largest request in bytes.
     pub max_body: usize,
     /// Who writes the page of metrics, if anybody does.

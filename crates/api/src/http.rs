@@ -1,5 +1,6 @@
 //! The HTTP door: the Open Inference Protocol, plain endpoints for people, and where streams begin.
 
+mod cameras;
 mod control;
 mod entrance;
 mod error;
@@ -83,6 +84,14 @@ fn routes() -> Vec<Route> {
         ("/v1/audio/transcriptions", STREAM, post(openai::transcribe)),
         ("/v1/realtime", STREAM, get(openai::realtime)),
         ("/v1/listen", STREAM, get(deepgram::live).post(deepgram::whole)),
+        ("/v1/cameras", ADMIN, get(cameras::list).put(cameras::reconcile)),
+        ("/v1/cameras/{camera}", ADMIN, get(cameras::one).put(cameras::add).delete(cameras::remove)),
+        ("/v1/cameras/{camera}/pause", ADMIN, post(cameras::pause)),
+        ("/v1/cameras/{camera}/resume", ADMIN, post(cameras::resume)),
+        ("/v1/cameras/{camera}/frames", STREAM, post(cameras::push)),
+        ("/v1/cameras/{camera}/stream", STREAM, get(ws::frames)),
+        ("/v1/dead-letters", ADMIN, get(cameras::dead_letters)),
+        ("/v1/dead-letters/replay", ADMIN, post(cameras::replay)),
         ("/api/v1/simple", STREAM, get(ws::simple)),
         ("/api/v1/segmented", STREAM, get(ws::segmented)),
         ("/api/v1/health", ALL, get(ws::health)),

@@ -4,6 +4,7 @@
 //! reads when the session has room, writes what the session says, and keeps time.
 
 pub(crate) mod connection;
+mod frames;
 mod limits;
 mod reply;
 mod request;
@@ -31,6 +32,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{ApiError, App, access::SUBPROTOCOLS, trace};
 use connection::Connection;
 pub(crate) use connection::socket::Farewell;
+pub(crate) use frames::frames;
 pub use limits::SocketLimits;
 use terms::Kind;
 

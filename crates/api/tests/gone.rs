@@ -102,6 +102,7 @@ impl Rig {
             models,
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(Nobody),
+            cameras: None,
             max_body: 1 << 20,
             live: Arc::default(),
             metrics: None,

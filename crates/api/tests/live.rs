@@ -68,6 +68,7 @@ fn app() -> App {
         models,
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
+        cameras: None,
         max_body: 1 << 20,
         metrics: None,
         live: Arc::default(),

@@ -39,6 +39,7 @@ fn router() -> Router {
         models,
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
+        cameras: None,
         max_body: 1 << 20,
         live: Arc::default(),
         metrics: None,

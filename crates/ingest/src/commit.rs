@@ -4,7 +4,7 @@
 //! and dead letters, acknowledges, deletes and counts. A frame that was settled before changes
 //! nothing, so a commit whose answer was lost is simply sent again.
 
-use std::{collections::HashMap, fmt::Display};
+use std::fmt::Display;
 
 use redis::{Cmd, Value};
 
@@ -48,12 +48,16 @@ impl Verdict {
     }
 }
 
-/// Frames of one shard, in one commit.
+/// Frames of one stream, in one commit.
 pub(crate) struct Part<'a> {
     pub(crate) shard: ShardId,
     /// What proves that the shard is ours.
     pub(crate) token: &'a str,
+    /// The stream's key.
+    pub(crate) stream: &'a str,
     pub(crate) frames: &'a [Settled],
+    /// Whether the shard's results are trimmed to as many as are kept.
+    pub(crate) trims: bool,
 }
 
 /// What Redis said of one part.
@@ -83,57 +87,53 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// The command that commits `parts`; `key_of` gives a stream's key. In a Cluster there may be
-    /// one part only. Frames of one stream stand together.
-    pub(crate) fn command(&self, parts: &[Part<'_>], key_of: impl Fn(u64) -> String) -> Cmd {
-        let mut keys = Keys::default();
-        if let Some(part) = parts.first() {
-            keys.place(self.shards.ledger(part.shard));
-        }
-        for part in parts {
-            keys.place(self.shards.lease(part.shard));
-        }
-        for part in parts {
-            keys.place(self.shards.results(part.shard));
-        }
+    /// The command that commits `parts`. In a Cluster all are of one shard.
+    pub(crate) fn command(&self, parts: &[Part<'_>]) -> Cmd {
+        let shards = &self.shards;
+        let mut keys = Vec::with_capacity(1 + 3 * parts.len());
+        keys.extend(parts.first().map(|part| shards.ledger(part.shard)));
+        keys.extend(parts.iter().map(|part| shards.lease(part.shard)));
+        keys.extend(parts.iter().map(|part| shards.results(part.shard)));
+        keys.extend(parts.iter().map(|part| part.stream.to_owned()));
+        let outputs = parts.iter().flat_map(|part| part.frames).find_map(Plain::of);
+        let outputs = outputs.map_or(&[][..], |plain| plain.outputs);
         let mut args = Args::default();
         args.add(&self.group).add(self.keep_results).add(self.keep_dead).add(parts.len());
+        args.0.push(outputs.to_vec());
         for part in parts {
-            args.add(part.token);
-            let (n_args, n_streams) = (args.later(), args.later());
+            args.add(part.token).add(part.frames.len());
+            let n_args = args.later();
+            args.add(u8::from(part.trims));
+            let kind = args.later();
             let before = args.0.len();
-            let streams = part.frames.chunk_by(|a, b| a.stream == b.stream);
-            args.0[n_streams] = streams.clone().count().to_string().into_bytes();
-            for frames in streams {
-                args.add(keys.place(key_of(frames[0].stream))).add(frames.len());
-                for frame in frames {
-                    self.add_frame(frame, &mut keys, &mut args);
+            let plain = |frame| Plain::of(frame).filter(|plain| plain.outputs == outputs);
+            let is_plain = part.frames.iter().all(|frame| plain(frame).is_some());
+            for frame in part.frames {
+                args.add(frame.id);
+                match plain(frame).filter(|_| is_plain) {
+                    Some(plain) => plain.write(&mut args),
+                    None => self.write(frame, &mut keys, &mut args),
                 }
             }
+            args.0[kind] = if is_plain { b"p".to_vec() } else { b"m".to_vec() };
             args.0[n_args] = (args.0.len() - before).to_string().into_bytes();
         }
-        let mut call = COMMIT.call(&keys.all);
+        let mut call = COMMIT.call(&keys);
         for arg in &args.0 {
             call.arg(arg);
         }
         call
     }
 
-    fn add_frame(&self, frame: &Settled, keys: &mut Keys, args: &mut Args) {
-        args.add(frame.id);
+    /// A frame of any kind.
+    fn write(&self, frame: &Settled, keys: &mut Vec<String>, args: &mut Args) {
         match &frame.verdict {
             Verdict::Result { camera, seq, taken_ms, answer } => {
-                // What nearly every result is takes the fewest words.
-                let is_plain = answer.fields.iter().map(|(name, _)| &**name).eq(["m", "d"]);
-                args.add(if is_plain { "t" } else { "r" }).add(camera);
+                args.add("r").add(camera);
                 args.add(seq.map(|seq| seq.to_string()).unwrap_or_default()).add(taken_ms);
-                if !is_plain {
-                    args.add(answer.fields.len());
-                }
+                args.add(answer.fields.len());
                 for (name, value) in &answer.fields {
-                    if !is_plain {
-                        args.add(name);
-                    }
+                    args.add(name);
                     args.0.push(value.to_vec());
                 }
             }
@@ -141,25 +141,37 @@ impl Form {
                 args.add("d").add(format_args!("dropped_{}", reason.as_str()));
             }
             Verdict::Dead { reason, tries } => {
-                args.add("x").add(keys.place(self.shards.dead(frame.shard))).add(reason).add(tries);
+                keys.push(self.shards.dead(frame.shard));
+                args.add("x").add(keys.len()).add(reason).add(tries);
             }
         }
     }
 }
 
-/// Keys, each named once, by their places from 1 on.
-#[derive(Default)]
-struct Keys {
-    all: Vec<String>,
-    places: HashMap<String, usize>,
+/// What nearly every result is: numbered, and tensors that are the same kind for all frames. It takes
+/// the fewest words.
+struct Plain<'a> {
+    camera: &'a str,
+    seq: u64,
+    taken_ms: u64,
+    outputs: &'a [u8],
+    data: &'a [u8],
 }
 
-impl Keys {
-    fn place(&mut self, key: String) -> usize {
-        *self.places.entry(key).or_insert_with_key(|key| {
-            self.all.push(key.clone());
-            self.all.len()
-        })
+impl<'a> Plain<'a> {
+    fn of(frame: &'a Settled) -> Option<Self> {
+        let Verdict::Result { camera, seq, taken_ms, answer } = &frame.verdict else { return None };
+        match (seq, answer.fields.as_slice()) {
+            (Some(seq), [(m, outputs), (d, data)]) if m == "m" && d == "d" => {
+                Some(Self { camera, seq: *seq, taken_ms: *taken_ms, outputs, data })
+            }
+            _ => None,
+        }
+    }
+
+    fn write(&self, args: &mut Args) {
+        args.add(self.camera).add(self.seq).add(self.taken_ms);
+        args.0.push(self.data.to_vec());
     }
 }
 
@@ -180,27 +192,37 @@ impl Args {
     }
 }
 
-/// Reads what `scripts/commit.lua` replies.
-pub(crate) fn reply(value: Value) -> Result<Vec<Reply>, Fault> {
+/// Reads what `scripts/commit.lua` replies about parts of so many frames each.
+pub(crate) fn reply(value: Value, sizes: &[usize]) -> Result<Vec<Reply>, Fault> {
     let nonsense = || Fault::Nonsense("a commit with something else");
-    let state = |value: Value| match value {
-        Value::Int(1) => Ok(State::Settled),
-        Value::Int(0) => Ok(State::SettledBefore),
-        Value::BulkString(error) => {
-            Ok(State::Refused(String::from_utf8_lossy(&error).into_owned()))
-        }
-        _ => Err(nonsense()),
+    let values = match value {
+        Value::Array(values) if values.len().is_multiple_of(3) => values,
+        Value::ServerError(error) => return Err(Fault::of(&error)),
+        _ => return Err(nonsense()),
     };
-    let part = |value: Value| match value {
-        Value::Int(-1) => Ok(Reply::Fenced),
-        Value::Array(states) => {
-            states.into_iter().map(state).collect::<Result<_, _>>().map(Reply::Frames)
+    let settled = |size: &usize| Reply::Frames(vec![State::Settled; *size]);
+    let mut replies: Vec<Reply> = sizes.iter().map(settled).collect();
+    for note in values.chunks_exact(3) {
+        let place = |value: &Value| match value {
+            Value::Int(place) => usize::try_from(*place).ok(),
+            _ => None,
+        };
+        let (Some(part), Some(frame)) = (place(&note[0]), place(&note[1])) else {
+            return Err(nonsense());
+        };
+        let state = match &note[2] {
+            Value::Int(0) => State::SettledBefore,
+            Value::BulkString(error) => State::Refused(String::from_utf8_lossy(error).into_owned()),
+            _ => return Err(nonsense()),
+        };
+        let reply = part.checked_sub(1).and_then(|at| replies.get_mut(at)).ok_or_else(nonsense)?;
+        match (frame.checked_sub(1), reply) {
+            (None, reply) => *reply = Reply::Fenced,
+            (Some(at), Reply::Frames(states)) => {
+                *states.get_mut(at).ok_or_else(nonsense)? = state;
+            }
+            (Some(_), Reply::Fenced) => return Err(nonsense()),
         }
-        _ => Err(nonsense()),
-    };
-    match value {
-        Value::Array(parts) => parts.into_iter().map(part).collect(),
-        Value::ServerError(error) => Err(Fault::of(&error)),
-        _ => Err(nonsense()),
     }
+    Ok(replies)
 }

@@ -12,12 +12,15 @@ use paceline_pipeline::Models;
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
-    Config, Policies, Prepare,
+    Config, Payloads, Policies,
     commit::Form,
     credit::Credit,
     ledger::Ledger,
+    push::Counter,
     roster::Roster,
     shard::{ShardId, Shards},
+    sightings::Sightings,
+    times::Stopwatch,
 };
 
 /// What all tasks share.
@@ -31,17 +34,20 @@ pub(crate) struct Common {
     pub(crate) policies: Policies,
     pub(crate) credit: Arc<Credit>,
     pub(crate) ledger: Ledger,
+    pub(crate) flow: Flow,
     pub(crate) roster: Roster,
+    pub(crate) sightings: Sightings,
+    pub(crate) counter: Counter,
     pub(crate) leases: Leases,
     pub(crate) health: Board,
     pub(crate) models: Arc<Models>,
-    pub(crate) prepare: Arc<dyn Prepare>,
+    pub(crate) payloads: Payloads,
     /// How many heavy frames are prepared at once.
     pub(crate) heavy: Semaphore,
 }
 
 impl Common {
-    pub(crate) fn new(config: Config, models: Arc<Models>, prepare: Arc<dyn Prepare>) -> Self {
+    pub(crate) fn new(config: Config, models: Arc<Models>) -> Self {
         let shards = config.shards();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
@@ -54,17 +60,33 @@ impl Common {
             policies: Policies::new(&config.policies),
             credit: Credit::new(config.credit_bytes, config.credit_frames),
             ledger: Ledger::default(),
+            flow: Flow::default(),
             roster: Roster::new(&config.cameras, config.max_cameras),
+            counter: Counter::default(),
+            sightings: Sightings::new(config.max_cameras),
             leases: Leases::new(shards.count()),
             health: Board::default(),
             models,
-            prepare,
+            payloads: Payloads::new(config.ring_folder.clone()),
             heavy: Semaphore::new(cores),
             incarnation: format!("{:08x}", rand::random::<u32>()),
             shards,
             config,
         }
     }
+}
+
+/// How fast frames go through.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    /// Of each commit.
+    pub(crate) commit_time: Stopwatch,
+    /// Of each committed frame, from when it was taken.
+    pub(crate) latency: Stopwatch,
+    /// Milliseconds that the newest frame of the last reply was old.
+    pub(crate) lag_ms: AtomicU64,
+    /// Frames in our shards' streams that nobody has read.
+    pub(crate) unread: AtomicU64,
 }
 
 /// Until when each shard is surely ours, by this machine's clock. Past that nothing is read, since
@@ -117,6 +139,8 @@ pub struct Health {
     pub n_resets: u64,
     /// Times that Redis failed or refused.
     pub n_faults: u64,
+    /// Whether Redis failed so often that it is only tried now and then.
+    pub is_circuit_open: bool,
 }
 
 #[derive(Debug)]

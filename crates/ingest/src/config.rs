@@ -1,7 +1,8 @@
 //! What can be set, its defaults, and what makes no sense.
 
-use std::{num::NonZeroU16, time::Duration};
+use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
+use paceline_frames::{producer::camera_key, ring};
 pub(crate) use paceline_types::duration;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +16,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
+    /// Where frames come from. They can be pushed here either way.
+    pub source: Source,
     /// Where Redis or Valkey is: `redis://[user:password@]host:port[/db]` or `unix:///path`. In a
     /// Cluster, any of its nodes; the others are found.
     pub url: String,
@@ -54,6 +57,10 @@ pub struct Config {
     pub in_model_per_camera: usize,
     /// Largest payload; larger ones go to the dead letters.
     pub max_frame_bytes: usize,
+    /// Most pushed frames of one camera that wait.
+    pub push_frames: usize,
+    /// Where the rings of producers on this machine are, for frames in shared memory.
+    pub ring_folder: PathBuf,
     /// About how many bytes one reply of Redis may have.
     pub reply_bytes: usize,
     /// How long a reader waits between reads that found something but not much.
@@ -78,6 +85,17 @@ pub struct Config {
     pub timeout: Duration,
 }
 
+/// Where frames come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// Redis Streams.
+    #[default]
+    Redis,
+    /// Whoever pushes them; there is no Redis.
+    Push,
+}
+
 /// How frames lie in Redis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -92,6 +110,7 @@ pub enum Layout {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            source: Source::default(),
             url: "redis://127.0.0.1:6379".to_owned(),
             model: "simulated".to_owned(),
             layout: Layout::default(),
@@ -110,6 +129,8 @@ impl Default for Config {
             in_model: 512,
             in_model_per_camera: 4,
             max_frame_bytes: 16 << 20,
+            push_frames: 16,
+            ring_folder: PathBuf::from(ring::FOLDER),
             reply_bytes: 1 << 20,
             linger: Duration::from_millis(5),
             commit_wait: Duration::from_millis(10),
@@ -149,6 +170,7 @@ impl Config {
             ("in_model_per_camera", self.in_model_per_camera),
             ("max_frame_bytes", self.max_frame_bytes),
             ("reply_bytes", self.reply_bytes),
+            ("push_frames", self.push_frames),
             ("commit_frames", self.commit_frames),
             ("keep_results", self.keep_results),
             ("keep_dead", self.keep_dead),
@@ -196,7 +218,7 @@ impl Config {
     /// The key of a camera's own stream.
     #[must_use]
     pub fn key_of(&self, camera: &str, shard: ShardId) -> String {
-        self.camera_key.replace("<shard>", &format!("{{{shard}}}")).replace("<camera>", camera)
+        camera_key(&self.camera_key, camera, shard)
     }
 
     /// The camera whose own stream has this key.

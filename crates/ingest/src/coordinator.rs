@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use paceline_frames::ring;
 use tokio::{
     sync::mpsc,
     task::JoinSet,
@@ -34,6 +35,8 @@ use crate::{
     worker::{NewStream, Order, Post, Report, Worker},
 };
 
+/// How often rings of dead producers are looked for.
+const TIDY_EVERY: Duration = Duration::from_mins(1);
 /// Orders that wait for a worker.
 const ORDERS: usize = 1024;
 
@@ -84,6 +87,7 @@ impl Coordinator {
         self.streams = self.wanted_streams();
         let mut beat_at = Instant::now();
         let mut discover_at = Instant::now();
+        let mut tidy_at = Instant::now();
         let discovers = self.common.config.layout == Layout::Camera;
         loop {
             let common = Arc::clone(&self.common);
@@ -109,6 +113,11 @@ impl Coordinator {
                     }
                     continue;
                 }
+                () = sleep_until(tidy_at) => {
+                    tidy_at = Instant::now() + TIDY_EVERY;
+                    tidy_rings(common).await;
+                    continue;
+                }
                 () = sleep_until(beat_at) => {}
             }
             beat_at = Instant::now() + self.beat_or_back_off().await;
@@ -126,6 +135,7 @@ impl Coordinator {
                 let nodes = self.members.clone();
                 self.common.health.update(|health| {
                     health.is_up = true;
+                    health.is_circuit_open = false;
                     health.n_shards = n_shards;
                     health.nodes = nodes;
                 });
@@ -139,8 +149,10 @@ impl Coordinator {
                 if n_failures == 1 || self.breaker.is_open() {
                     tracing::warn!(%fault, n_failures, "cameras: Redis cannot be used now");
                 }
+                let is_open = self.breaker.is_open();
                 self.common.health.update(|health| {
                     health.is_up = false;
+                    health.is_circuit_open = is_open;
                     health.problem = Some(fault.to_string());
                 });
                 self.links.clear();
@@ -156,7 +168,8 @@ impl Coordinator {
         let wanted = self.wanted();
         self.renew(&wanted).await?;
         self.is_first = false;
-        self.give_back(&wanted).await
+        self.give_back(&wanted).await?;
+        self.count_unread().await
     }
 
     /// Finds out which servers there are, where that is not known or may have changed.
@@ -370,5 +383,16 @@ impl Coordinator {
             self.links.insert(address.to_owned(), link);
         }
         self.links.get_mut(address).ok_or(Fault::Nonsense("nothing"))
+    }
+}
+
+/// Removes rings whose producers are gone, and lets go of those that were removed.
+async fn tidy_rings(common: Arc<Common>) {
+    let tidied = tokio::task::spawn_blocking(move || {
+        ring::sweep(&common.config.ring_folder);
+        common.payloads.close_rings();
+    });
+    if let Err(error) = tidied.await {
+        tracing::warn!(%error, "cameras: rings in shared memory were not looked over");
     }
 }

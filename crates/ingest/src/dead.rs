@@ -31,6 +31,47 @@ pub struct DeadLetter {
     pub bytes: usize,
 }
 
+impl DeadLetter {
+    /// What people call it: its shard and its id.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.shard, self.id)
+    }
+
+    /// The shard and the id of a name.
+    #[must_use]
+    pub fn parse_name(name: &str) -> Option<(ShardId, EntryId)> {
+        let (shard, id) = name.split_once(':')?;
+        Some((ShardId(shard.strip_prefix('s')?.parse().ok()?), id.parse().ok()?))
+    }
+}
+
+/// One dead letter.
+pub(crate) async fn dead_letter(
+    common: &Common,
+    shard: ShardId,
+    id: EntryId,
+) -> Result<Option<DeadLetter>, Fault> {
+    if common.shards.count() <= shard.index() {
+        return Ok(None);
+    }
+    let dead = common.shards.dead(shard);
+    let mut link = open(common, &dead).await?;
+    let mut range = redis::cmd("XRANGE");
+    range.arg(&dead).arg(id.to_string()).arg(id.to_string());
+    let found = list(link.ask_one(range).await?).unwrap_or_default();
+    Ok(found.into_iter().find_map(|value| letter(shard, value)))
+}
+
+/// A connection to the server on which a key lives.
+async fn open(common: &Common, key: &str) -> Result<Link, Fault> {
+    let config = &common.config;
+    let topology = Topology::discover(&config.url, None, config.timeout).await?;
+    let missing = || Fault::Refused("CLUSTERDOWN nobody serves the slot".to_owned());
+    let server = topology.home(key).and_then(|home| topology.servers.get(home));
+    Link::open(server.ok_or_else(missing)?, config.timeout).await
+}
+
 /// The oldest dead letters of all shards, at most `most` of each.
 pub(crate) async fn dead_letters(common: &Common, most: usize) -> Result<Vec<DeadLetter>, Fault> {
     let config = &common.config;
@@ -54,12 +95,8 @@ pub(crate) async fn dead_letters(common: &Common, most: usize) -> Result<Vec<Dea
 
 /// Puts a dead letter back at the end of its stream. `None` where there is no such letter any more.
 pub(crate) async fn replay(common: &Common, letter: &DeadLetter) -> Result<Option<String>, Fault> {
-    let config = &common.config;
-    let topology = Topology::discover(&config.url, None, config.timeout).await?;
     let dead = common.shards.dead(letter.shard);
-    let missing = || Fault::Refused("CLUSTERDOWN nobody serves the slot".to_owned());
-    let server = topology.home(&dead).and_then(|home| topology.servers.get(home));
-    let mut link = Link::open(server.ok_or_else(missing)?, config.timeout).await?;
+    let mut link = open(common, &dead).await?;
     let keys = [dead, letter.stream.clone(), common.shards.ledger(letter.shard)];
     let mut call = REPLAY.call(&keys);
     call.arg(letter.id.to_string());

@@ -23,6 +23,7 @@
 use std::{fmt, str::FromStr};
 
 use bytes::Bytes;
+use paceline_frames::Handle;
 use paceline_types::{DType, Shape};
 
 /// Longest name of a camera, in bytes.
@@ -60,34 +61,45 @@ impl FromStr for EntryId {
     }
 }
 
+/// What a frame carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload {
+    /// What its bytes are.
+    pub form: Form,
+    /// Where they are.
+    pub data: Data,
+}
+
 /// What a frame's bytes are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Payload {
-    /// The elements of the model's first input.
+pub enum Form {
+    /// The elements of the model's first input, little-endian, row-major.
     Raw {
         /// The element type, where the producer says.
         dtype: Option<DType>,
         /// The extents, where the producer says.
         shape: Option<Shape>,
-        /// Little-endian, row-major.
-        data: Bytes,
     },
-    /// A JPEG file.
-    Jpeg(Bytes),
-    /// A PNG file.
-    Png(Bytes),
-    /// Where the frame is: a handle into memory shared with the producer.
-    Handle(Bytes),
+    /// A PNG or JPEG file.
+    Picture,
+}
+
+/// Where a frame's bytes are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Data {
+    /// Here.
+    Inline(Bytes),
+    /// In memory shared with the producer.
+    Shared(Handle),
 }
 
 impl Payload {
-    /// Bytes it holds here.
+    /// Bytes of the frame, wherever they are.
     #[must_use]
     pub fn len(&self) -> usize {
-        match self {
-            Self::Raw { data, .. } | Self::Jpeg(data) | Self::Png(data) | Self::Handle(data) => {
-                data.len()
-            }
+        match &self.data {
+            Data::Inline(data) => data.len(),
+            Data::Shared(handle) => usize::try_from(handle.len).unwrap_or(usize::MAX),
         }
     }
 
@@ -214,19 +226,20 @@ struct Fields {
 
 impl Fields {
     fn payload(self) -> Result<Payload, EntryError> {
-        if let Some(handle) = self.handle {
-            return Ok(Payload::Handle(handle.into()));
-        }
-        let data = Bytes::from(self.data.ok_or(EntryError::NoPayload)?);
-        match self.format.as_deref() {
-            Some(b"jpeg") => return Ok(Payload::Jpeg(data)),
-            Some(b"png") => return Ok(Payload::Png(data)),
-            None | Some(b"raw") => {}
+        let data = match (self.handle, self.data) {
+            (Some(handle), _) => Data::Shared(parse(&handle, "h")?),
+            (None, Some(data)) => Data::Inline(data.into()),
+            (None, None) => return Err(EntryError::NoPayload),
+        };
+        let form = match self.format.as_deref() {
+            Some(b"jpeg" | b"png") => Form::Picture,
+            None | Some(b"raw") => Form::Raw {
+                dtype: self.dtype.map(|text| parse(&text, "y")).transpose()?,
+                shape: self.shape.map(|text| extents(&text)).transpose()?,
+            },
             Some(_) => return Err(EntryError::BadFormat),
-        }
-        let dtype = self.dtype.map(|text| parse(&text, "y")).transpose()?;
-        let shape = self.shape.map(|text| extents(&text)).transpose()?;
-        Ok(Payload::Raw { dtype, shape, data })
+        };
+        Ok(Payload { form, data })
     }
 }
 
@@ -270,8 +283,8 @@ mod tests {
 
         assert_eq!(frame.camera, "door");
         assert_eq!(frame.taken_ms, 1000);
-        let data = Bytes::from_static(b"xyz");
-        assert_eq!(frame.payload, Payload::Raw { dtype: None, shape: None, data });
+        let data = Data::Inline(Bytes::from_static(b"xyz"));
+        assert_eq!(frame.payload, Payload { form: Form::Raw { dtype: None, shape: None }, data });
     }
 
     #[test]
@@ -282,8 +295,17 @@ mod tests {
 
         assert_eq!((frame.seq, frame.taken_ms), (Some(7), 55));
         let shape = Some(Shape::from_slice(&[1, 2]));
-        let data = Bytes::from_static(b"xy");
-        assert_eq!(frame.payload, Payload::Raw { dtype: Some(DType::U8), shape, data });
+        assert_eq!(frame.payload.form, Form::Raw { dtype: Some(DType::U8), shape });
+    }
+
+    #[test]
+    fn a_handle_stands_in_place_of_the_bytes_and_counts_as_many() {
+        let frame = entry(&[("c", b"a"), ("f", b"jpeg"), ("h", b"ring-1:2:3:77")]).unwrap();
+
+        assert_eq!((frame.payload.form.clone(), frame.payload.len()), (Form::Picture, 77));
+        let too_large = entry(&[("c", b"a"), ("h", b"ring-1:2:3:101")]);
+        assert_eq!(too_large, Err(EntryError::TooLarge { actual: 101, max: 100 }));
+        assert_eq!(entry(&[("c", b"a"), ("h", b"../x:2:3:4")]), Err(EntryError::BadField("h")));
     }
 
     #[test]

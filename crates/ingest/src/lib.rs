@@ -14,11 +14,13 @@
 //! leave, `pace` when and how much to read, `rendezvous` whose a shard is, `backoff`, `credit`,
 //! `ledger`. `coordinator` and `worker` wait.
 
+mod asking;
 mod backoff;
 mod check;
 mod commit;
 mod common;
 pub mod config;
+mod control;
 mod coordinator;
 mod credit;
 mod dead;
@@ -31,22 +33,25 @@ mod link;
 mod pace;
 pub mod policy;
 pub mod prepare;
+mod push;
 mod rendezvous;
 pub mod roster;
-pub mod shard;
+mod sightings;
+mod times;
 mod topology;
 pub mod totals;
 mod worker;
 
 pub use common::Health;
-pub use config::{Config, ConfigError, Layout};
+pub use config::{Config, ConfigError, Layout, Source};
 pub use dead::DeadLetter;
 pub use door::{Cameras, Door};
-pub use entry::{EntryError, EntryId, Frame, Payload};
+pub use entry::{Data, EntryError, EntryId, Form, Frame, Payload};
 pub use ledger::{Counts, Reason};
 pub use link::Fault;
+pub use paceline_frames::shard::{self, ShardId, Shards};
 pub use policy::{Keep, Policies, Policy, Rule};
-pub use prepare::{Answer, Prepare, Prepared, RawTensors, Unfit};
+pub use prepare::{Answer, Payloads, Prepared, Unfit};
+pub use push::PushError;
 pub use roster::Roster;
-pub use shard::{ShardId, Shards};
 pub use totals::Totals;

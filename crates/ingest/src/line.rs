@@ -162,6 +162,11 @@ impl<T, E> Line<T, E> {
         }
     }
 
+    /// Frames of a camera that wait.
+    pub(crate) fn n_waiting(&self, camera: &str) -> usize {
+        self.cameras.get(camera).map_or(0, |camera| camera.waiting.len())
+    }
+
     /// Whether a frame that was begun is still wanted.
     pub(crate) fn holds(&self, place: &Place) -> bool {
         let is_it = |camera: &Camera<T, E>| {

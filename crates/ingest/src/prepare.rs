@@ -1,28 +1,88 @@
 //! How a frame becomes what a model takes, and how what the model gave becomes a result.
 //!
-//! [`Prepare`] is the seam for payload kinds: pictures, frame handles, a model's own adapter. It is
-//! synchronous and knows neither Redis nor a clock. What takes long says so with
-//! [`Prepare::is_heavy`] and is then run off the async threads, a bounded number at a time.
+//! Raw tensors are taken as they are; pictures go through the model's adapter, which `[picture]` in
+//! its configuration makes, or one of its own. Frames in shared memory are copied out first. Nothing
+//! here knows Redis or a clock. What takes long says so with [`Payloads::is_heavy`] and is then run
+//! off the async threads, a bounded number at a time.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, path::PathBuf};
 
 use bytes::Bytes;
-use paceline_types::{Dim, Signature, Tensor, TensorSpec};
+use paceline_frames::{Reader, ring::ReadError};
+use paceline_pipeline::{
+    Model,
+    adapt::{Adapter, Encoded},
+};
+use paceline_types::{DType, Dim, Shape, Signature, Tensor, TensorSpec};
 use smallvec::{SmallVec, smallvec};
 
-use crate::entry::{Frame, Payload};
+use crate::entry::{Data, Form, Frame};
+
+/// Copying more than this is not done on the async threads.
+const HEAVY_BYTES: usize = 256 << 10;
 
 /// Makes a model's inputs from frames.
-pub trait Prepare: fmt::Debug + Send + Sync + 'static {
+#[derive(Debug)]
+pub struct Payloads {
+    rings: Reader,
+}
+
+impl Payloads {
+    /// Reads frames in shared memory from the rings of this folder.
+    #[must_use]
+    pub fn new(ring_folder: PathBuf) -> Self {
+        Self { rings: Reader::new(ring_folder) }
+    }
+
     /// Whether preparing this takes longer than a few microseconds.
-    fn is_heavy(&self, payload: &Payload) -> bool;
+    #[must_use]
+    pub fn is_heavy(&self, frame: &Frame) -> bool {
+        let is_copied = matches!(frame.payload.data, Data::Shared(_));
+        frame.payload.form == Form::Picture || is_copied && HEAVY_BYTES < frame.payload.len()
+    }
 
     /// Makes the inputs of one item, or answers at once where the model is not needed.
     ///
     /// # Errors
     ///
     /// When the frame cannot be used, now or ever.
-    fn prepare(&self, frame: &Frame, signature: &Signature) -> Result<Prepared, Unfit>;
+    pub fn prepare(&self, frame: &Frame, model: &Model) -> Result<Prepared, Unfit> {
+        let data = match &frame.payload.data {
+            Data::Inline(data) => data.clone(),
+            Data::Shared(handle) => self.rings.read(handle)?.into(),
+        };
+        match &frame.payload.form {
+            Form::Raw { dtype, shape } => {
+                let inputs = raw_input((*dtype, shape.as_ref()), data, model.signature())?;
+                Ok(Prepared::Ask { inputs, finish: None })
+            }
+            Form::Picture => {
+                let none = "the model takes no pictures; give it `picture` or `adapter` in its \
+                            configuration, or send raw tensors";
+                picture(&data, model.adapter().ok_or_else(|| Unfit::Poison(none.to_owned()))?)
+            }
+        }
+    }
+
+    /// Lets go of rings that are not there any more.
+    pub(crate) fn close_rings(&self) {
+        self.rings.close_all();
+    }
+}
+
+fn picture(data: &[u8], adapter: &dyn Adapter) -> Result<Prepared, Unfit> {
+    let poison = |error: paceline_pipeline::adapt::AdaptError| Unfit::Poison(error.to_string());
+    match adapter.encode(data).map_err(poison)? {
+        Encoded::Answer(answer) => Ok(Prepared::Answer(Answer::of_json(&answer))),
+        Encoded::Ask { inputs, .. } if adapter.leaves_outputs() => {
+            Ok(Prepared::Ask { inputs: inputs.into(), finish: None })
+        }
+        Encoded::Ask { inputs, decode } => {
+            let finish: Finish =
+                Box::new(move |outputs| Ok(Answer::of_json(&decode(outputs).map_err(poison)?)));
+            Ok(Prepared::Ask { inputs: inputs.into(), finish: Some(finish) })
+        }
+    }
 }
 
 /// What becomes of a frame.
@@ -61,6 +121,15 @@ pub enum Unfit {
     /// The memory that its handle points to holds a later frame by now; it is dropped and counted.
     #[error("the frame was overwritten before it was read")]
     Overwritten,
+}
+
+impl From<ReadError> for Unfit {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Overwritten => Self::Overwritten,
+            other => Self::Poison(other.to_string()),
+        }
+    }
 }
 
 /// The fields of a result that say what the model gave.
@@ -102,32 +171,14 @@ impl Answer {
     }
 }
 
-/// Raw tensors only: the frame's bytes are the model's one input.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct RawTensors;
-
-impl Prepare for RawTensors {
-    fn is_heavy(&self, _: &Payload) -> bool {
-        false
-    }
-
-    fn prepare(&self, frame: &Frame, signature: &Signature) -> Result<Prepared, Unfit> {
-        let inputs = raw_input(&frame.payload, signature)?;
-        Ok(Prepared::Ask { inputs, finish: None })
-    }
-}
-
-/// The one input of a model from a raw payload; what the producer leaves out is found from the
+/// The one input of a model from raw bytes; what the producer leaves out is found from the
 /// signature.
-///
-/// # Errors
-///
-/// When the payload is not raw, or does not make the tensor that it says or that the model takes.
-pub fn raw_input(payload: &Payload, signature: &Signature) -> Result<SmallVec<[Tensor; 2]>, Unfit> {
+fn raw_input(
+    (dtype, shape): (Option<DType>, Option<&Shape>),
+    data: Bytes,
+    signature: &Signature,
+) -> Result<SmallVec<[Tensor; 2]>, Unfit> {
     let poison = |what: String| Unfit::Poison(what);
-    let Payload::Raw { dtype, shape, data } = payload else {
-        return Err(poison("only raw tensors are taken here".to_owned()));
-    };
     let [spec] = signature.inputs.as_slice() else {
         let n = signature.inputs.len();
         return Err(poison(format!("the model takes {n} inputs, and a frame is one")));
@@ -140,13 +191,12 @@ pub fn raw_input(payload: &Payload, signature: &Signature) -> Result<SmallVec<[T
                 poison("the shape cannot be found from the model; send it as field `s`".to_owned())
             })?,
     };
-    let tensor =
-        Tensor::build(dtype, shape, data.clone()).map_err(|error| poison(error.to_string()))?;
+    let tensor = Tensor::build(dtype, shape, data).map_err(|error| poison(error.to_string()))?;
     Ok(smallvec![tensor])
 }
 
 /// The shape of `n` elements where at most one extent is free.
-fn guess_shape(spec: &TensorSpec, batched: bool, n: usize) -> Option<paceline_types::Shape> {
+fn guess_shape(spec: &TensorSpec, batched: bool, n: usize) -> Option<Shape> {
     let is_free = |dim: &&Dim| **dim == Dim::Any;
     if 1 < spec.dims.iter().filter(is_free).count() {
         return None;
@@ -167,7 +217,6 @@ fn guess_shape(spec: &TensorSpec, batched: bool, n: usize) -> Option<paceline_ty
 #[cfg(test)]
 mod tests {
     use super::*;
-    use paceline_types::DType;
 
     fn signature(dims: &[Dim]) -> Signature {
         let spec = |name: &str| TensorSpec {
@@ -178,19 +227,18 @@ mod tests {
         Signature { inputs: vec![spec("in")], outputs: vec![spec("out")], batched: true }
     }
 
-    fn raw(data: &'static [u8]) -> Payload {
-        Payload::Raw { dtype: None, shape: None, data: Bytes::from_static(data) }
+    fn raw(data: &'static [u8], signature: &Signature) -> Result<SmallVec<[Tensor; 2]>, Unfit> {
+        raw_input((None, None), Bytes::from_static(data), signature)
     }
 
     #[test]
     fn a_shape_that_is_left_out_is_found() {
         let fixed = signature(&[Dim::Fixed(2), Dim::Any]);
 
-        let inputs = raw_input(&raw(b"abcdef"), &fixed).unwrap();
+        let inputs = raw(b"abcdef", &fixed).unwrap();
         assert_eq!(inputs[0].shape(), [1, 2, 3]);
-        assert!(raw_input(&raw(b"abcde"), &fixed).is_err());
-        assert!(raw_input(&raw(b"ab"), &signature(&[Dim::Any, Dim::Any])).is_err());
-        assert!(raw_input(&Payload::Jpeg(Bytes::new()), &fixed).is_err());
+        assert!(raw(b"abcde", &fixed).is_err());
+        assert!(raw(b"ab", &signature(&[Dim::Any, Dim::Any])).is_err());
     }
 
     #[test]

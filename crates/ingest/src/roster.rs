@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use paceline_pipeline::{CameraState, Reconciled};
 use tokio::sync::Notify;
 
 use crate::{config::is_camera, ledger::Reason};
@@ -26,18 +27,7 @@ pub struct Roster {
 #[derive(Debug, Default)]
 struct State {
     is_open: bool,
-    cameras: BTreeMap<String, Standing>,
-}
-
-/// How a camera stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// Its frames are inferred.
-    Taken,
-    /// Its frames are not; in a stream of its own they wait, in a shard stream they are dropped.
-    Paused,
-    /// It was removed from an open roster; its frames are not inferred.
-    Removed,
+    cameras: BTreeMap<String, CameraState>,
 }
 
 /// Why the roster did not change.
@@ -54,22 +44,11 @@ pub enum RosterError {
     Unknown,
 }
 
-/// What a reconciliation changed.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Reconciled {
-    /// Cameras that were not listed before.
-    pub added: Vec<String>,
-    /// Cameras that are not listed any more.
-    pub removed: Vec<String>,
-    /// Cameras that stayed as they were.
-    pub unchanged: usize,
-}
-
 impl Roster {
     /// A closed roster of these cameras, or an open one where there are none.
     #[must_use]
     pub fn new(cameras: &[String], max_cameras: usize) -> Self {
-        let listed = cameras.iter().map(|name| (name.clone(), Standing::Taken)).collect();
+        let listed = cameras.iter().map(|name| (name.clone(), CameraState::Taken)).collect();
         let state = State { is_open: cameras.is_empty(), cameras: listed };
         let takes_all = AtomicBool::new(state.is_open);
         Self { state: RwLock::new(state), takes_all, changed: Notify::new(), max_cameras }
@@ -83,16 +62,31 @@ impl Roster {
         }
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         match state.cameras.get(camera) {
-            Some(Standing::Taken) => None,
-            Some(Standing::Paused) => Some(Reason::Paused),
-            Some(Standing::Removed) => Some(Reason::Unlisted),
+            Some(CameraState::Taken) => None,
+            Some(CameraState::Paused) => Some(Reason::Paused),
+            Some(CameraState::Removed) => Some(Reason::Unlisted),
             None => (!state.is_open).then_some(Reason::Unlisted),
         }
     }
 
+    /// How a camera stands, where it is known by name or everybody is taken.
+    #[must_use]
+    pub fn state(&self, camera: &str) -> Option<CameraState> {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        let known = state.cameras.get(camera).copied();
+        known.or(state.is_open.then_some(CameraState::Taken))
+    }
+
+    /// Whether a camera is known by name.
+    #[must_use]
+    pub fn is_listed(&self, camera: &str) -> bool {
+        let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
+        state.cameras.contains_key(camera)
+    }
+
     /// Every camera that is known by name.
     #[must_use]
-    pub fn list(&self) -> Vec<(String, Standing)> {
+    pub fn list(&self) -> Vec<(String, CameraState)> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         state.cameras.iter().map(|(name, standing)| (name.clone(), *standing)).collect()
     }
@@ -103,7 +97,7 @@ impl Roster {
     ///
     /// When the name is none or there is no room.
     pub fn add(&self, camera: &str) -> Result<(), RosterError> {
-        self.set(camera, Standing::Taken)
+        self.set(camera, CameraState::Taken)
     }
 
     /// Takes no more frames of a camera. Those that were begun are finished.
@@ -114,7 +108,7 @@ impl Roster {
     pub fn remove(&self, camera: &str) -> Result<(), RosterError> {
         self.change(|state| {
             if state.is_open {
-                return Ok(Some((camera.to_owned(), Standing::Removed)));
+                return Ok(Some((camera.to_owned(), CameraState::Removed)));
             }
             state.cameras.remove(camera).map(|_| None).ok_or(RosterError::Unknown)
         })
@@ -127,7 +121,7 @@ impl Roster {
     /// When a closed roster does not list it, or there is no room.
     pub fn pause(&self, camera: &str) -> Result<(), RosterError> {
         self.known(camera)?;
-        self.set(camera, Standing::Paused)
+        self.set(camera, CameraState::Paused)
     }
 
     /// Takes a paused camera's frames again.
@@ -137,7 +131,7 @@ impl Roster {
     /// When a closed roster does not list it, or there is no room.
     pub fn resume(&self, camera: &str) -> Result<(), RosterError> {
         self.known(camera)?;
-        self.set(camera, Standing::Taken)
+        self.set(camera, CameraState::Taken)
     }
 
     /// Makes the roster a closed list of these cameras; those listed before stay as they were.
@@ -155,7 +149,7 @@ impl Roster {
         let mut done = Reconciled::default();
         self.change(|state| {
             let mut before = std::mem::take(&mut state.cameras);
-            before.retain(|_, standing| *standing != Standing::Removed);
+            before.retain(|_, standing| *standing != CameraState::Removed);
             for name in cameras {
                 if state.cameras.contains_key(name) {
                     continue;
@@ -165,7 +159,7 @@ impl Roster {
                     Some(_) => done.unchanged += 1,
                     None => done.added.push(name.clone()),
                 }
-                state.cameras.insert(name.clone(), standing.unwrap_or(Standing::Taken));
+                state.cameras.insert(name.clone(), standing.unwrap_or(CameraState::Taken));
             }
             done.removed = before.into_keys().collect();
             state.is_open = false;
@@ -197,13 +191,13 @@ impl Roster {
         is_known.then_some(()).ok_or(RosterError::Unknown)
     }
 
-    fn set(&self, camera: &str, standing: Standing) -> Result<(), RosterError> {
+    fn set(&self, camera: &str, standing: CameraState) -> Result<(), RosterError> {
         self.change(|_| Ok(Some((camera.to_owned(), standing))))
     }
 
     fn change(
         &self,
-        how: impl FnOnce(&mut State) -> Result<Option<(String, Standing)>, RosterError>,
+        how: impl FnOnce(&mut State) -> Result<Option<(String, CameraState)>, RosterError>,
     ) -> Result<(), RosterError> {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if let Some((name, standing)) = how(&mut state)? {
@@ -215,7 +209,7 @@ impl Roster {
             }
             state.cameras.insert(name, standing);
         }
-        let all_taken = state.cameras.values().all(|standing| *standing == Standing::Taken);
+        let all_taken = state.cameras.values().all(|standing| *standing == CameraState::Taken);
         self.takes_all.store(state.is_open && all_taken, Ordering::Relaxed);
         drop(state);
         self.changed.notify_one();

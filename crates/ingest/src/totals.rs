@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use paceline_pipeline::CameraState;
 use redis::{Pipeline, Value};
 
 use crate::{
@@ -10,7 +11,6 @@ use crate::{
     common::Common,
     ledger::Reason,
     link::{Fault, Link, list, number, text},
-    roster::Standing,
     topology::Topology,
 };
 
@@ -59,7 +59,7 @@ pub(crate) async fn totals(common: &Common) -> Result<Totals, Fault> {
         Layout::Camera => {
             let known = common.roster.list().into_iter();
             known
-                .filter(|(_, standing)| *standing != Standing::Removed)
+                .filter(|(_, standing)| *standing != CameraState::Removed)
                 .map(|(camera, _)| config.key_of(&camera, common.shards.of(&camera)))
                 .collect()
         }

@@ -81,6 +81,8 @@ struct Owned {
     token: Arc<str>,
     n_held: u64,
     is_draining: bool,
+    /// Results that were written since they were trimmed.
+    n_untrimmed: usize,
 }
 
 struct Stream {
@@ -285,7 +287,8 @@ impl Worker {
         match order {
             Order::Grant { shard, token, streams } => {
                 self.forget(shard);
-                self.shards.insert(shard, Owned { token, n_held: 0, is_draining: false });
+                self.shards
+                    .insert(shard, Owned { token, n_held: 0, is_draining: false, n_untrimmed: 0 });
                 for stream in streams {
                     self.add(shard, stream);
                 }

@@ -4,8 +4,10 @@
 //! and its answer from the item's outputs; what happens between is the batcher's.
 
 mod blazeface;
+mod decode;
 mod magika;
 mod moonshine;
+mod picture;
 
 use std::{fmt, fs, io, path::Path};
 
@@ -15,6 +17,7 @@ use serde_json::Value;
 pub use blazeface::BlazeFace;
 pub use magika::Magika;
 pub use moonshine::Moonshine;
+pub use picture::{Channels, Elements, Picture, PictureError, PictureSettings, Planes, Resize};
 
 /// Both ends of one model.
 pub trait Adapter: fmt::Debug + Send + Sync {
@@ -24,6 +27,12 @@ pub trait Adapter: fmt::Debug + Send + Sync {
     ///
     /// When the body is not what the model is for, or is too large to look at.
     fn encode(&self, body: &[u8]) -> Result<Encoded, AdaptError>;
+
+    /// Whether the model's outputs are the answer, so that whoever can take tensors takes them as
+    /// they are.
+    fn leaves_outputs(&self) -> bool {
+        false
+    }
 }
 
 /// What becomes of a body.

@@ -6,6 +6,7 @@
 
 pub mod adapt;
 mod blueprint;
+mod cameras;
 mod control;
 mod counts;
 mod error;
@@ -23,6 +24,10 @@ mod vad;
 mod versions;
 
 pub use blueprint::{Blueprint, Build, Clock, Ended, FindRagged, Host, Mode, OpenError};
+pub use cameras::{
+    CameraControl, CameraSnapshot, CameraState, CameraWish, DeadLetter, KnownCamera, Later,
+    PushedFrame, PushedResult, Reconciled, Times,
+};
 pub use control::{Answer, Control, ControlError, Known};
 pub use counts::ModelStats;
 pub use error::InferError;

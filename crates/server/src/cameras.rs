@@ -1,7 +1,8 @@
 //! How the cameras are, as those see it who watch.
 
 use paceline_api::live::{CameraCounts, CameraSight};
-use paceline_ingest::{Cameras, roster::Standing};
+use paceline_ingest::Cameras;
+use paceline_pipeline::CameraState;
 
 /// Most paused cameras that are named.
 const NAMED: usize = 12;
@@ -17,9 +18,9 @@ pub(crate) fn look_at(cameras: &Cameras) -> CameraSight {
         has_model: health.has_model,
         shards: health.n_shards,
         nodes: health.nodes.len(),
-        taken: stand(Standing::Taken).count(),
-        paused: stand(Standing::Paused).take(NAMED).map(|(name, _)| name.clone()).collect(),
-        n_paused: stand(Standing::Paused).count(),
+        taken: stand(CameraState::Taken).count(),
+        paused: stand(CameraState::Paused).take(NAMED).map(|(name, _)| name.clone()).collect(),
+        n_paused: stand(CameraState::Paused).count(),
         held_frames,
         held_bytes,
         problem: health.problem,

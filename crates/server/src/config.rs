@@ -230,6 +230,9 @@ pub struct ModelSection {
     /// What turns plain bytes into its tensors and its tensors into plain JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
+    /// How a picture becomes its input, where it takes one and has no adapter of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub picture: Option<paceline_pipeline::adapt::PictureSettings>,
     /// How its items reach its instances.
     pub mode: Mode,
     /// Which of its versions are served; the latest.

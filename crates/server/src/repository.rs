@@ -19,7 +19,8 @@ use paceline_backend_onnx::{OnnxBackend, OnnxOptions};
 use paceline_backend_python::PythonBackend;
 use paceline_backend_remote::RemoteModel;
 use paceline_pipeline::{
-    Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy, adapt,
+    Blueprint, Build, ModelName, NameError, OpenError, SequenceLimits, VersionPolicy,
+    adapt::{self, Adapter, Picture},
     synthesis::PairSettings,
 };
 use paceline_types::{DType, Signature};
@@ -174,6 +175,21 @@ fn blueprints(
         .collect()
 }
 
+/// What turns plain bytes into a model's tensors, where it has something that does.
+fn adapter(section: &ModelSection, folder: &Path) -> Result<Option<Box<dyn Adapter>>, String> {
+    match (&section.adapter, &section.picture) {
+        (Some(_), Some(_)) => Err("it has both `adapter` and `picture`; leave one out".to_owned()),
+        (Some(name), None) => {
+            adapt::open(name, folder).map(Some).map_err(|error| error.to_string())
+        }
+        (None, Some(picture)) => match Picture::build(picture.clone()) {
+            Ok(picture) => Ok(Some(Box::new(picture))),
+            Err(error) => Err(error.to_string()),
+        },
+        (None, None) => Ok(None),
+    }
+}
+
 /// One version of one model.
 fn blueprint(
     folder: &Path,
@@ -183,8 +199,7 @@ fn blueprint(
     section: &ModelSection,
 ) -> Result<Blueprint, LoadError> {
     let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
-    let adapter = section.adapter.as_deref().map(|name| adapt::open(name, folder)).transpose();
-    let adapter = adapter.map_err(|error| wrong(error.to_string()))?;
+    let adapter = adapter(section, folder).map_err(wrong)?;
     let own = folder.join(version.to_string());
     let (build, platform): (Build, &str) = match backend {
         BackendName::Simulated => {

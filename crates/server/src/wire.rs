@@ -11,9 +11,9 @@ use paceline_api::{
     tls::Tls,
     ws::{SocketLimits, Streams},
 };
-use paceline_ingest::{Cameras, RawTensors};
+use paceline_ingest::Cameras;
 use paceline_pipeline::{
-    Models, VoiceDetector, VoiceStartError, speech::Speech, synthesis::Synthesis,
+    CameraControl, Models, VoiceDetector, VoiceStartError, speech::Speech, synthesis::Synthesis,
 };
 use tokio::net::TcpListener;
 
@@ -39,6 +39,7 @@ pub struct Server {
     speech: Speech,
     synthesis: Synthesis,
     spans: Option<Arc<Spans>>,
+    cameras: Option<Cameras>,
     readiness: Arc<Readiness>,
     address: SocketAddr,
     grpc_address: SocketAddr,
@@ -116,10 +117,12 @@ impl Server {
         let live = Arc::new(Live::default());
         let heard = (&speech, &voices, &synthesis);
         let metrics = Arc::new(Metrics::new(&readiness, &models, heard, spans.clone()));
+        let (cameras, cameras_door) = open_cameras(cameras, &models, (&live, &metrics))?;
         let app = App {
             models: Arc::clone(&models),
             readiness: Arc::clone(&readiness),
             control: Arc::new(repository),
+            cameras: cameras.clone().map(|cameras| Arc::new(cameras) as Arc<dyn CameraControl>),
             max_body: server.max_body,
             metrics: Some(Arc::clone(&metrics) as _),
             streams: streams.clone(),
@@ -150,9 +153,7 @@ impl Server {
             None => None,
         };
         let addresses = serve(listening, limits, &mut supervisor);
-        if let Some(cameras) = cameras {
-            open_cameras(cameras, &models, (&live, &metrics), &mut supervisor)?;
-        }
+        run_cameras(cameras_door, &mut supervisor);
         readiness.set(true);
         Ok(Self {
             supervisor,
@@ -161,6 +162,7 @@ impl Server {
             speech,
             synthesis,
             spans,
+            cameras,
             readiness,
             address: addresses["http"],
             grpc_address: addresses["grpc"],
@@ -212,6 +214,12 @@ impl Server {
         &self.speech
     }
 
+    /// Cameras, where they are configured.
+    #[must_use]
+    pub const fn cameras(&self) -> Option<&Cameras> {
+        self.cameras.as_ref()
+    }
+
     /// Text that is to be spoken.
     #[must_use]
     pub const fn synthesis(&self) -> &Synthesis {
@@ -253,18 +261,23 @@ fn streams(
 
 /// Lets cameras in, and those who watch see them.
 fn open_cameras(
-    config: paceline_ingest::Config,
+    config: Option<paceline_ingest::Config>,
     models: &Arc<Models>,
     (live, metrics): (&Live, &Metrics),
-    supervisor: &mut Supervisor,
-) -> Result<(), StartError> {
-    let (cameras, door) = Cameras::pair(config, Arc::clone(models), Arc::new(RawTensors))?;
+) -> Result<(Option<Cameras>, Option<paceline_ingest::Door>), StartError> {
+    let Some(config) = config else { return Ok((None, None)) };
+    let (cameras, door) = Cameras::pair(config, Arc::clone(models))?;
     metrics.watch(cameras.clone());
-    live.show_cameras(move || look_at(&cameras));
+    let shown = cameras.clone();
+    live.show_cameras(move || look_at(&shown));
+    Ok((Some(cameras), Some(door)))
+}
+
+fn run_cameras(door: Option<paceline_ingest::Door>, supervisor: &mut Supervisor) {
+    let Some(door) = door else { return };
     // As a connection, it is done before the models close; as a stage, it may not end early.
     let task = supervisor.connections().spawn(door.run(supervisor.stop_intake()));
     supervisor.stage("cameras", async move { Ok(task.await?) });
-    Ok(())
 }
 
 /// Has requests traced, where that is asked for.

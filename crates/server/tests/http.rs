@@ -273,3 +273,53 @@ async fn the_straight_way_answers_as_the_router_does() {
         assert!(straight.contains(&"traceparent: 00-ab-cd-01".to_owned()), "{straight:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cameras_are_steered_and_their_frames_pushed_over_http() {
+    let server = start(&[
+        "cameras.source='push'",
+        "cameras.model='eyes'",
+        "cameras.cameras=['door']",
+        "models.eyes.backend='simulated'",
+        "models.eyes.simulated.dtype='UINT8'",
+    ])
+    .await;
+    let push = async |camera: &str| {
+        server.request("POST", &format!("/v1/cameras/{camera}/frames"), b"\"hi\"".to_vec()).await
+    };
+
+    assert_eq!(push("door").await, (200, json!("hi")), "the model answers its input");
+    assert_eq!(push("yard").await.0, 404);
+    assert_eq!(server.request("PUT", "/v1/cameras/yard", Vec::new()).await.1["state"], "taken");
+    assert_eq!(push("yard").await.0, 200);
+    server.post("/v1/cameras/door/pause", &json!(null)).await;
+    let (status, answer) = push("door").await;
+    assert_eq!((status, &answer["error"]), (503, &json!("the frame was dropped: paused")));
+    let (_, overview) = server.get("/v1/cameras").await;
+    assert_eq!(overview["health"]["source_up"], true);
+    let counts = &overview["counts"];
+    assert_eq!((&counts["frames_in"], &counts["committed"]), (&json!(4), &json!(2)));
+    assert_eq!(
+        (&counts["dropped"]["paused"], &counts["dropped"]["unlisted"]),
+        (&json!(1), &json!(1))
+    );
+    let cameras = overview["cameras"].as_array().unwrap();
+    let stand: Vec<_> = cameras.iter().map(|camera| (&camera["name"], &camera["state"])).collect();
+    assert_eq!(stand, [(&json!("door"), &json!("paused")), (&json!("yard"), &json!("taken"))]);
+    let wanted = json!({"cameras": ["gate", "door"]}).to_string().into_bytes();
+    let (_, changed) = server.request("PUT", "/v1/cameras", wanted).await;
+    assert_eq!(changed, json!({"added": ["gate"], "removed": ["yard"], "unchanged": 1}));
+    assert_eq!(server.get("/v1/cameras/door").await.1["state"], "paused", "it stays as it was");
+    assert_eq!(server.get("/v1/cameras/nobody").await.0, 404);
+    assert_eq!(server.get("/v1/dead-letters").await, (200, json!([])));
+    assert_eq!(server.request("PUT", "/v1/cameras", b"{}".to_vec()).await.0, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_cameras_says_so() {
+    let server = start(&[]).await;
+
+    let (status, answer) = server.get("/v1/cameras").await;
+    assert_eq!(status, 404);
+    assert!(answer["error"].as_str().unwrap().contains("no [cameras]"), "{answer}");
+}

@@ -21,7 +21,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("audio", &["batch", "simd", "types"]),
     ("text", &[]),
     ("pipeline", &["audio", "backend", "batch", "text", "types"]),
-    ("ingest", &["pipeline", "batch", "types"]),
+    ("frames", &[]),
+    ("ingest", &["frames", "pipeline", "batch", "types"]),
     ("api", &["pipeline", "batch", "types"]),
     (
         "server",
@@ -40,11 +41,11 @@ const EDGES: &[(&str, &[&str])] = &[
             "types",
         ],
     ),
-    ("load", &[]),
+    ("load", &["frames"]),
     // `audio`: the stream bench knows when the voice detector must have decided. `pipeline`: the
     // synthesis bench runs what decides in sessions. `asr`: the file bench runs the model with nothing
     // around it.
-    ("cli", &["api", "asr", "audio", "batch", "load", "pipeline", "server", "types"]),
+    ("cli", &["api", "asr", "audio", "batch", "frames", "load", "pipeline", "server", "types"]),
     // The client's half of gRPC, and where a camera's frames go.
     ("chaos", &["api", "ingest"]),
     ("testkit", &[]),
@@ -89,7 +90,7 @@ const PURE: &[&str] = &[
     "ingest/src/policy.rs",
     "ingest/src/prepare.rs",
     "ingest/src/rendezvous.rs",
-    "ingest/src/shard.rs",
+    "frames/src/shard.rs",
     "pipeline/src/speech/agreement.rs",
     "pipeline/src/speech/channel.rs",
     "pipeline/src/speech/order.rs",

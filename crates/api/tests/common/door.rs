@@ -67,6 +67,7 @@ impl Door {
             models,
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(OneModel),
+            cameras: None,
             max_body: 1 << 20,
             live: Arc::default(),
             metrics: None,

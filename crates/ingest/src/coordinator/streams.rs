@@ -1,15 +1,23 @@
 //! Camera streams, where each camera has its own: found, and told to those who read them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::Ordering},
+};
+
+use paceline_pipeline::CameraState;
+use redis::Pipeline;
 
 use super::Coordinator;
 use crate::{
     Layout,
-    link::{Fault, list, text},
-    roster::Standing,
+    link::{Fault, list, number, text},
     shard::ShardId,
     worker::{NewStream, Order},
 };
+
+/// Most keys that are asked about at once.
+const MAX_KEYS: usize = 1024;
 
 impl Coordinator {
     pub(super) fn camera_stream(&self, shard: ShardId, camera: &str) -> NewStream {
@@ -22,7 +30,7 @@ impl Coordinator {
         let mut wanted: BTreeMap<ShardId, BTreeSet<String>> = BTreeMap::new();
         if self.common.config.layout == Layout::Camera {
             for (camera, standing) in self.common.roster.list() {
-                if standing != Standing::Removed {
+                if standing != CameraState::Removed {
                     wanted.entry(self.common.shards.of(&camera)).or_default().insert(camera);
                 }
             }
@@ -51,6 +59,37 @@ impl Coordinator {
         for (shard, home, order) in orders {
             self.send(&home, shard, order).await;
         }
+    }
+
+    /// Looks how many frames wait in the streams of our shards and were not read by anybody.
+    pub(super) async fn count_unread(&mut self) -> Result<(), Fault> {
+        let common = Arc::clone(&self.common);
+        let mut by_home: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (shard, lease) in &self.leases {
+            let keys = by_home.entry(lease.home.clone()).or_default();
+            match common.config.layout {
+                Layout::Shard => keys.push(common.shards.frames(*shard)),
+                Layout::Camera => {
+                    let cameras = self.streams.get(shard).into_iter().flatten();
+                    keys.extend(cameras.map(|camera| common.config.key_of(camera, *shard)));
+                }
+            }
+        }
+        let mut in_streams = 0;
+        for (home, keys) in by_home {
+            for keys in keys.chunks(MAX_KEYS) {
+                let mut commands = Pipeline::new();
+                for key in keys {
+                    commands.cmd("XLEN").arg(key);
+                }
+                let lengths = self.link(&home).await?.ask(&commands).await?;
+                in_streams += lengths.iter().filter_map(number).sum::<u64>();
+            }
+        }
+        // What is read and not settled is in the streams as well, and nearly all of it is ours.
+        let unread = in_streams.saturating_sub(common.ledger.counts().in_flight);
+        common.flow.unread.store(unread, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Looks for camera streams that nobody named.

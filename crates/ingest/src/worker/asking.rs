@@ -3,20 +3,21 @@
 use std::{sync::Arc, time::Duration};
 
 use paceline_batch::Key;
-use paceline_pipeline::{Ask, InferError, Model};
+use paceline_pipeline::InferError;
 use paceline_types::ErrorCode;
 use tokio::time::{Instant, sleep};
 
 use super::{Worker, replies::light};
 use crate::{
-    Answer, Frame, Prepared, Unfit,
+    Frame, Unfit,
+    asking::{Outcome, through},
     commit::{Settled, Verdict},
-    common::{Common, now_ms},
+    common::now_ms,
     credit::Held,
     entry::EntryId,
     ledger::Reason,
     line::Place,
-    shard::{ShardId, stable_hash},
+    shard::ShardId,
 };
 
 /// How long a frame waits before it is tried again.
@@ -39,14 +40,6 @@ pub(super) struct Asked {
     place: Place,
     piece: Piece,
     outcome: Outcome,
-}
-
-enum Outcome {
-    Answer(Answer),
-    Unfit(Unfit),
-    Failed(InferError),
-    /// What prepares frames panicked.
-    Panicked,
 }
 
 impl Worker {
@@ -73,10 +66,13 @@ impl Worker {
             if !after.is_zero() {
                 sleep(after).await;
             }
-            let outcome = match common.models.find(&common.config.model, None) {
-                Ok(model) => through(&common, &model, &piece).await,
-                Err(error) => Outcome::Failed(error),
+            // A frame that failed more than once is suspected, and shares no call.
+            let params = if 2 <= piece.tries {
+                Key::of(&("alone", piece.id, &piece.frame.camera))
+            } else {
+                Key::ANY
             };
+            let outcome = through(&common, &piece.frame, params).await;
             Asked { place, piece, outcome }
         }));
     }
@@ -184,48 +180,4 @@ fn judge(error: &InferError) -> Blame {
         | ErrorCode::DeadlineExceeded => Blame::Moment,
         _ => Blame::Unknown,
     }
-}
-
-async fn through(common: &Arc<Common>, model: &Arc<Model>, piece: &Piece) -> Outcome {
-    let prepared = match prepare(common, model, &piece.frame).await {
-        Ok(prepared) => prepared,
-        Err(outcome) => return outcome,
-    };
-    let (inputs, finish) = match prepared {
-        Prepared::Answer(answer) => return Outcome::Answer(answer),
-        Prepared::Ask { inputs, finish } => (inputs, finish),
-    };
-    // A frame that failed more than once is suspected, and shares no call.
-    let params = if 2 <= piece.tries {
-        Key::of(&("alone", piece.id, &piece.frame.camera))
-    } else {
-        Key::ANY
-    };
-    let stream = Some(stable_hash(piece.frame.camera.as_bytes()));
-    match model.infer(Ask { inputs, params, stream, ..Ask::default() }).await {
-        Err(error) => Outcome::Failed(error),
-        Ok((output, _)) => {
-            let answer = match finish {
-                Some(finish) => finish(&output),
-                None => Ok(Answer::of_tensors(&output, model.signature())),
-            };
-            answer.map_or_else(Outcome::Unfit, Outcome::Answer)
-        }
-    }
-}
-
-/// Makes a frame's inputs, off the async threads where that takes long.
-async fn prepare(
-    common: &Arc<Common>,
-    model: &Arc<Model>,
-    frame: &Frame,
-) -> Result<Prepared, Outcome> {
-    if !common.prepare.is_heavy(&frame.payload) {
-        return common.prepare.prepare(frame, model.signature()).map_err(Outcome::Unfit);
-    }
-    let Ok(_turn) = common.heavy.acquire().await else { return Err(Outcome::Panicked) };
-    let (prepare, model, frame) = (Arc::clone(&common.prepare), Arc::clone(model), frame.clone());
-    let task =
-        tokio::task::spawn_blocking(move || prepare.prepare(&frame, model.signature())).await;
-    task.map_err(|_| Outcome::Panicked)?.map_err(Outcome::Unfit)
 }

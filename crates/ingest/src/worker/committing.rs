@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use super::{Report, Worker};
 use crate::{
-    commit::{self, Part, Reply, Settled, State},
+    commit::{self, Part, Reply, Settled, State, Verdict},
+    common::now_ms,
     ledger::Ending,
     link::{Fault, Link},
     shard::ShardId,
@@ -20,14 +21,20 @@ pub(super) struct Committed {
     /// Which frames each reply is about.
     parts: Vec<Sent>,
     replies: Result<Vec<Reply>, Fault>,
+    began: Instant,
 }
 
-/// Frames of one shard in a commit, and what was to prove that it is ours.
+/// Frames of one stream in a commit, and what was to prove that its shard is ours.
 struct Sent {
     shard: ShardId,
+    stream: u64,
     token: Arc<str>,
     frames: Range<usize>,
+    trims: bool,
 }
+
+/// After so many results a shard's are trimmed to as many as are kept.
+const TRIM_EVERY: usize = 64;
 
 impl Worker {
     /// A frame is settled and waits to be committed.
@@ -50,62 +57,79 @@ impl Worker {
         if self.committing.is_some() || now < self.commit_at || !is_due {
             return;
         }
+        let timeout = config.timeout;
         let n = self.ready.len().min(config.commit_frames);
         let mut batch: Vec<Settled> = self.ready.drain(..n).collect();
         self.ready_since = (!self.ready.is_empty()).then_some(now);
         // Stable: within a stream the order stays.
         batch.sort_by_key(|settled| (settled.shard, settled.stream));
-        let (parts, commands) = self.commands(&batch);
+        let (parts, sizes, commands) = self.commands(&batch);
         let (link, server) = (self.commit_link.take(), self.post.server.clone());
-        let timeout = config.timeout;
         self.committing = Some(Box::pin(async move {
             let opened = match link {
                 Some(link) => Ok(link),
                 None => Link::open(&server, timeout).await,
             };
             let (link, replies) = match opened {
-                Ok(link) => send(link, &commands).await,
+                Ok(link) => send(link, &commands, &sizes).await,
                 Err(fault) => (None, Err(fault)),
             };
-            Committed { link, batch, parts, replies }
+            Committed { link, batch, parts, replies, began: now }
         }));
     }
 
     /// The commands that commit a batch: one in all, or one for each shard in a Cluster.
-    fn commands(&self, batch: &[Settled]) -> (Vec<Sent>, Pipeline) {
+    fn commands(&mut self, batch: &[Settled]) -> (Vec<Sent>, Vec<Vec<usize>>, Pipeline) {
         let mut sent: Vec<Sent> = Vec::new();
         for (at, settled) in batch.iter().enumerate() {
             match sent.last_mut() {
-                Some(last) if last.shard == settled.shard => last.frames.end = at + 1,
-                _ => {
-                    let owned = self.shards.get(&settled.shard);
-                    let token = owned.map_or_else(|| "".into(), |owned| Arc::clone(&owned.token));
-                    sent.push(Sent { shard: settled.shard, token, frames: at..at + 1 });
-                }
+                Some(last) if last.stream == settled.stream => last.frames.end = at + 1,
+                _ => sent.push(self.part(settled, at)),
             }
         }
-        let parts: Vec<Part<'_>> = sent
-            .iter()
-            .map(|Sent { shard, token, frames }| Part {
-                shard: *shard,
-                token,
-                frames: &batch[frames.clone()],
-            })
-            .collect();
-        let key_of = |stream: u64| {
-            self.streams.get(&stream).map(|stream| stream.key.clone()).unwrap_or_default()
-        };
-        let mut commands = Pipeline::new();
-        let per_command = if self.post.is_cluster { 1 } else { parts.len().max(1) };
-        for parts in parts.chunks(per_command) {
-            commands.add_command(self.common.form.command(parts, key_of));
+        for part in &mut sent {
+            let Some(owned) = self.shards.get_mut(&part.shard) else { continue };
+            owned.n_untrimmed += part.frames.len();
+            part.trims = TRIM_EVERY <= owned.n_untrimmed;
+            if part.trims {
+                owned.n_untrimmed = 0;
+            }
         }
-        (sent, commands)
+        let mut commands = Pipeline::new();
+        let mut sizes = Vec::new();
+        let is_cluster = self.post.is_cluster;
+        for sent in sent.chunk_by(|a, b| !is_cluster || a.shard == b.shard) {
+            let parts: Vec<Part<'_>> = sent.iter().map(|sent| self.as_part(sent, batch)).collect();
+            sizes.push(sent.iter().map(|sent| sent.frames.len()).collect());
+            commands.add_command(self.common.form.command(&parts));
+        }
+        (sent, sizes, commands)
+    }
+
+    fn part(&self, settled: &Settled, at: usize) -> Sent {
+        let owned = self.shards.get(&settled.shard);
+        Sent {
+            shard: settled.shard,
+            stream: settled.stream,
+            token: owned.map_or_else(|| "".into(), |owned| Arc::clone(&owned.token)),
+            frames: at..at + 1,
+            trims: false,
+        }
+    }
+
+    fn as_part<'a>(&'a self, sent: &'a Sent, batch: &'a [Settled]) -> Part<'a> {
+        Part {
+            shard: sent.shard,
+            token: &sent.token,
+            stream: self.streams.get(&sent.stream).map_or("", |stream| &stream.key),
+            frames: &batch[sent.frames.clone()],
+            trims: sent.trims,
+        }
     }
 
     /// A commit came back.
     pub(super) fn has_committed(&mut self, committed: Committed) {
-        let Committed { link, batch, parts, replies } = committed;
+        let Committed { link, batch, parts, replies, began } = committed;
         let now = Instant::now();
         self.commit_link = link;
         let replies = match replies {
@@ -120,6 +144,8 @@ impl Worker {
             }
         };
         self.commit_breaker.succeed();
+        self.common.flow.commit_time.took(now - began, 1);
+        let wall = now_ms();
         let mut refused = Vec::new();
         let mut frames = batch.into_iter();
         for (part, reply) in parts.into_iter().zip(replies) {
@@ -131,6 +157,13 @@ impl Worker {
                 }
                 Reply::Frames(states) => {
                     for (frame, state) in frames.zip(states) {
+                        if let (State::Settled, Verdict::Result { camera, taken_ms, .. }) =
+                            (&state, &frame.verdict)
+                        {
+                            self.common.sightings.result(camera);
+                            let age = Duration::from_millis(wall.saturating_sub(*taken_ms));
+                            self.common.flow.latency.took(age, 1);
+                        }
                         self.ended(frame, state, &mut refused);
                     }
                 }
@@ -193,12 +226,16 @@ impl Worker {
     }
 }
 
-async fn send(mut link: Link, commands: &Pipeline) -> (Option<Link>, Result<Vec<Reply>, Fault>) {
+async fn send(
+    mut link: Link,
+    commands: &Pipeline,
+    sizes: &[Vec<usize>],
+) -> (Option<Link>, Result<Vec<Reply>, Fault>) {
     match link.ask_for(commands, Duration::ZERO).await {
         Ok(values) => {
             let mut all = Vec::new();
-            for value in values {
-                match commit::reply(value) {
+            for (value, sizes) in values.into_iter().zip(sizes) {
+                match commit::reply(value, sizes) {
                     Ok(replies) => all.extend(replies),
                     Err(fault) => return (None, Err(fault)),
                 }

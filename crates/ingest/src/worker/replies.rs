@@ -1,7 +1,7 @@
 //! What becomes of a reply of Redis: entries that arrive, groups that are gone, keys that are no
 //! streams, connections that broke.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
 
 use redis::{Pipeline, Value};
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ use crate::{
     commit::{Settled, Verdict},
     common::now_ms,
     credit::Held,
-    entry::{self, EntryError, EntryId, Origin},
+    entry::{self, Data, EntryError, EntryId, Origin},
     ledger::{Ending, Reason},
     line::Waiting,
     link::{self, Fault, Refusal},
@@ -217,6 +217,7 @@ impl Worker {
         let streams = commands.iter().map(Vec::len).sum();
         let mut reply = Reply { streams, ..Reply::default() };
         let mut is_refused = false;
+        let mut newest_ms = None;
         for (streams, value) in commands.iter().zip(values) {
             if let Value::ServerError(error) = &value {
                 is_refused = true;
@@ -230,10 +231,13 @@ impl Worker {
                     let Some((id, fields)) = entry_of(entry) else { continue };
                     reply.frames += 1;
                     reply.bytes += weight(&fields);
+                    newest_ms = newest_ms.max(Some(id.millis));
                     self.arrived(number, id, fields, 0);
                 }
             }
         }
+        let lag_ms = newest_ms.map_or(0, |newest| now_ms().saturating_sub(newest));
+        self.common.flow.lag_ms.store(lag_ms, Ordering::Relaxed);
         self.step = self.pace.after(reply, now - self.last_read);
         if !is_refused {
             self.read_breaker.succeed();
@@ -322,7 +326,7 @@ impl Worker {
         }
         common.ledger.take(1);
         let max_bytes = common.config.max_frame_bytes;
-        let held = common.credit.charge(weight(&fields));
+        let weight = weight(&fields);
         let origin = Origin { id, camera: stream.camera.as_deref(), max_bytes };
         let is_shared = stream.camera.is_none();
         let read = entry::read(origin, fields).and_then(|frame| {
@@ -331,6 +335,12 @@ impl Worker {
             }
             Ok(frame)
         });
+        // A frame in shared memory is copied here once it is begun.
+        let elsewhere = read.as_ref().map_or(0, |frame| match &frame.payload.data {
+            Data::Shared(_) => frame.payload.len(),
+            Data::Inline(_) => 0,
+        });
+        let held = common.credit.charge(weight + elsewhere);
         let verdict = match &read {
             Err(error) => Some(Verdict::Dead { reason: error.to_string(), tries }),
             Ok(_) if common.config.max_tries <= tries => {
@@ -341,6 +351,7 @@ impl Worker {
         };
         match (read, verdict) {
             (Ok(frame), None) => {
+                common.sightings.frame(&frame.camera, id.millis);
                 let policy = common.policies.of(&frame.camera);
                 let camera = frame.camera.clone();
                 let waiting = Waiting {

@@ -1,8 +1,5 @@
 //! A Redis Cluster of three masters, and one that fails over.
 
-use std::time::Duration;
-
-use paceline_backend::simulated;
 use paceline_ingest::{Config, shard::slot};
 
 use crate::rig::{self, Running, Server};
@@ -33,9 +30,12 @@ impl Cluster {
             let _: String = ask(&masters[at], &add).await;
         }
         let all: Vec<&Server> = masters.iter().chain([&replica]).collect();
+        // ORDER: before anybody knows anybody, since afterwards it is refused.
         for (number, server) in all.iter().enumerate() {
             let epoch = (number + 1).to_string();
             let _: String = ask(server, &["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await;
+        }
+        for server in &all {
             for other in &all {
                 let (port, bus) = (other.port.to_string(), other.bus().to_string());
                 let _: String = ask(server, &["CLUSTER", "MEET", "127.0.0.1", &port, &bus]).await;
@@ -101,9 +101,7 @@ async fn a_cluster_is_read_and_a_failover_loses_and_doubles_nothing() {
     let cluster = Cluster::start().await;
     let config = rig::config(&cluster.masters[1].url());
     cluster.add(&config, 0..5, false).await;
-    let delay = Duration::from_millis(5);
-    let models = rig::models(simulated::Settings { delay, ..Default::default() }, 8);
-    let running = Running::start(config.clone(), models);
+    let running = Running::start(config.clone(), rig::slow_models(5, 8));
     rig::until("it works", async || running.cameras.counts().committed > 20).await;
     cluster.add(&config, 5..10, false).await;
 

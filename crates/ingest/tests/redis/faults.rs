@@ -2,16 +2,13 @@
 
 use std::time::Duration;
 
-use paceline_backend::simulated;
 use tokio::time::sleep;
 
 use crate::rig::{self, Load, Producer, Running, Server};
 
 /// A model slow enough for frames to be in flight when something happens.
 fn slow_models() -> std::sync::Arc<paceline_pipeline::Models> {
-    let settings =
-        simulated::Settings { delay: Duration::from_millis(5), ..simulated::Settings::default() };
-    rig::models(settings, 16)
+    rig::slow_models(5, 16)
 }
 
 #[tokio::test(flavor = "multi_thread")]

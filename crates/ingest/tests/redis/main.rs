@@ -3,9 +3,10 @@
 mod basics;
 mod cluster;
 mod faults;
-mod measure;
 mod nodes;
+mod payloads;
 mod poison;
 mod pressure;
 mod proxy;
+mod push;
 mod rig;

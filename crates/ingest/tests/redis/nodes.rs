@@ -1,61 +1,23 @@
 //! Several nodes, and nodes that die.
 
-use std::{
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
-use paceline_backend::simulated;
 use paceline_ingest::Config;
 use tokio::time::sleep;
 
-use crate::rig::{self, Load, Producer, Running, Server};
-
-const CONFIG: &str = "PACELINE_TEST_NODE";
+use crate::rig::{self, Load, Process, Producer, Running, Server};
 
 /// Not a test: the body of a node that the tests run as a process of its own.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "what other tests start"]
 async fn node_process() {
-    let Ok(config) = std::env::var(CONFIG) else { return };
-    let config: Config = serde_json::from_str(&config).unwrap();
-    let settings =
-        simulated::Settings { delay: Duration::from_millis(3), ..simulated::Settings::default() };
-    let running = Running::start(config, rig::models(settings, 16));
+    let Some(config) = Process::settings() else { return };
+    let running = Running::start(config, rig::slow_models(3, 16));
     running.task.await.unwrap();
 }
 
-/// A node in a process of its own; killed when dropped.
-struct Node(Child);
-
-impl Node {
-    fn start(config: &Config) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "nodes::node_process", "--ignored", "--quiet"])
-            .env(CONFIG, serde_json::to_string(config).unwrap())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Self(child.unwrap())
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
-    }
-
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
+fn node(config: &Config) -> Process {
+    Process::start("nodes::node_process", config)
 }
 
 fn named(config: &Config, node: &str) -> Config {
@@ -71,12 +33,9 @@ async fn progress(watcher: &Running, more: u64) {
 
 /// A door that only looks: it is never run.
 fn watcher(config: &Config) -> Running {
-    let (cameras, _door) = paceline_ingest::Cameras::pair(
-        named(config, "watcher"),
-        std::sync::Arc::default(),
-        std::sync::Arc::new(paceline_ingest::RawTensors),
-    )
-    .unwrap();
+    let (cameras, _door) =
+        paceline_ingest::Cameras::pair(named(config, "watcher"), std::sync::Arc::default())
+            .unwrap();
     Running {
         cameras,
         stop: tokio_util::sync::CancellationToken::new(),
@@ -92,13 +51,13 @@ async fn a_node_that_is_killed_again_and_again_loses_and_doubles_nothing() {
     let watcher = watcher(&config);
     let load = Load::start(Producer::new(&server, &config).await, 20);
     for round in 0..8 {
-        let mut node = Node::start(&config);
+        let mut process = node(&config);
         progress(&watcher, 30).await;
         sleep(Duration::from_millis(7 * round)).await;
-        node.kill();
+        process.kill();
     }
     let producer = load.stop().await;
-    let _node = Node::start(&config);
+    let _last = node(&config);
 
     let totals = watcher.settled().await;
 
@@ -112,11 +71,11 @@ async fn a_node_that_was_stopped_and_wakes_up_doubles_nothing() {
     let config = rig::config(&server.url());
     let watcher = watcher(&config);
     let load = Load::start(Producer::new(&server, &config).await, 20);
-    let first = Node::start(&named(&config, "first"));
+    let first = node(&named(&config, "first"));
     progress(&watcher, 100).await;
     for _ in 0..2 {
         first.signal("STOP");
-        let mut second = Node::start(&named(&config, "second"));
+        let mut second = node(&named(&config, "second"));
         // Its leases end while it sleeps, and the other takes everything.
         progress(&watcher, 300).await;
         first.signal("CONT");
@@ -137,11 +96,7 @@ async fn nodes_join_leave_and_die_and_every_frame_has_one_result_in_order() {
     let server = Server::start(&[]).await;
     let config = rig::config(&server.url());
     let load = Load::start(Producer::new(&server, &config).await, 40);
-    let slow = || {
-        let delay = Duration::from_millis(2);
-        rig::models(simulated::Settings { delay, ..Default::default() }, 32)
-    };
-    let node = |name: &str| Running::start(named(&config, name), slow());
+    let node = |name: &str| Running::start(named(&config, name), rig::slow_models(2, 32));
     let owns = |node: &Running| node.cameras.health().n_shards;
     let a = node("a");
     rig::until("a owns all", async || owns(&a) == 16).await;
@@ -193,9 +148,7 @@ async fn who_lost_a_shard_cannot_commit_into_it() {
     let server = Server::start(&[]).await;
     let config = rig::config(&server.url());
     let mut producer = Producer::new(&server, &config).await;
-    let delay = Duration::from_millis(300);
-    let slow = rig::models(simulated::Settings { delay, ..Default::default() }, 64);
-    let running = Running::start(config.clone(), slow);
+    let running = Running::start(config.clone(), rig::slow_models(300, 64));
     producer.add(1, 1).await;
     rig::until("it is in the model", async || running.cameras.counts().in_flight == 1).await;
 

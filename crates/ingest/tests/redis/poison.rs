@@ -47,7 +47,7 @@ async fn what_is_no_frame_goes_to_the_dead_letters_and_the_others_do_not_notice(
         "field `c`, the camera, is missing",
         "field `d`, the payload",
         "raw, jpeg or png",
-        "only raw tensors",
+        "takes no pictures",
         "takes 2 bytes, but 3 were given",
         "`INPUT` is UINT8, but FP32 was given",
         "1001 bytes; at most 1000",

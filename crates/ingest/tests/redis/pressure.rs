@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use paceline_backend::simulated;
 use paceline_ingest::{Config, Keep, Reason, Rule};
 use tokio::time::Instant;
 
@@ -10,8 +9,7 @@ use crate::rig::{self, Producer, Running, Server};
 
 /// At most 500 frames a second.
 fn narrow_models() -> std::sync::Arc<paceline_pipeline::Models> {
-    let delay = Duration::from_millis(8);
-    rig::models(simulated::Settings { delay, ..simulated::Settings::default() }, 4)
+    rig::slow_models(8, 4)
 }
 
 /// Adds 1500 frames a second for a second, of 30 cameras.

@@ -12,8 +12,10 @@ use std::{
 
 use paceline_backend::simulated::{self, Simulated};
 use paceline_batch::Settings;
-use paceline_ingest::{Cameras, Config, Layout, RawTensors, Shards, Totals};
-use paceline_pipeline::{Blueprint, Mode, Model, Models, SequenceLimits, VersionPolicy};
+use paceline_ingest::{Cameras, Config, Layout, Shards, Totals};
+use paceline_pipeline::{
+    Blueprint, Mode, Model, Models, SequenceLimits, VersionPolicy, adapt::Adapter,
+};
 use paceline_types::DType;
 use redis::{Value, aio::MultiplexedConnection};
 use tokio::{task::JoinHandle, time::Instant};
@@ -52,9 +54,10 @@ impl Server {
         self.options.last().unwrap().parse().unwrap()
     }
 
-    /// With an append-only file, so that it remembers.
+    /// With an append-only file that is written before anything is answered, so that it remembers
+    /// however slow the disk is.
     pub(crate) async fn durable() -> Self {
-        Self::start(&["--appendonly", "yes", "--appendfsync", "everysec"]).await
+        Self::start(&["--appendonly", "yes", "--appendfsync", "always"]).await
     }
 
     pub(crate) async fn launch(&mut self) {
@@ -114,19 +117,6 @@ impl Server {
         let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();
         assert!(status.success());
     }
-
-    /// Microseconds of CPU it used so far.
-    pub(crate) async fn cpu_us(&self) -> u64 {
-        let mut connection = self.connect().await;
-        let info: String =
-            redis::cmd("INFO").arg("cpu").query_async(&mut connection).await.unwrap();
-        let value = |name: &str| -> f64 {
-            let line = info.lines().find(|line| line.starts_with(name)).unwrap();
-            line.split_once(':').unwrap().1.trim().parse().unwrap()
-        };
-        let seconds = value("used_cpu_sys:") + value("used_cpu_user:");
-        u64::try_from(Duration::from_secs_f64(seconds).as_micros()).unwrap()
-    }
 }
 
 impl Drop for Server {
@@ -168,6 +158,15 @@ pub(crate) fn config(url: &str) -> Config {
 
 /// A simulated model that answers its input.
 pub(crate) fn models(settings: simulated::Settings, max_items: usize) -> Arc<Models> {
+    models_with(settings, max_items, None)
+}
+
+/// The same, of something that is made from plain bytes.
+pub(crate) fn models_with(
+    settings: simulated::Settings,
+    max_items: usize,
+    adapter: Option<Box<dyn Adapter>>,
+) -> Arc<Models> {
     let settings = simulated::Settings { dtype: DType::U8, ..settings };
     let batch = Settings { max_items: Some(max_items), ..Settings::default() };
     let (model, clock) = Model::open(Blueprint {
@@ -186,7 +185,7 @@ pub(crate) fn models(settings: simulated::Settings, max_items: usize) -> Arc<Mod
         }),
         ragged: Box::new(|_| Ok(paceline_backend::Ragged::default())),
         warm_up_length: 8,
-        adapter: None,
+        adapter,
         sequences: SequenceLimits::default(),
     })
     .unwrap();
@@ -196,8 +195,57 @@ pub(crate) fn models(settings: simulated::Settings, max_items: usize) -> Arc<Mod
     models
 }
 
+/// One whose calls take so many milliseconds.
+pub(crate) fn slow_models(millis: u64, max_items: usize) -> Arc<Models> {
+    let delay = Duration::from_millis(millis);
+    models(simulated::Settings { delay, ..simulated::Settings::default() }, max_items)
+}
+
 pub(crate) fn quick_models() -> Arc<Models> {
     models(simulated::Settings::default(), 64)
+}
+
+/// Part of this program as a process of its own, so that it can be killed; it is when dropped.
+pub(crate) struct Process(Child);
+
+/// What such a process finds its settings in.
+const SETTINGS: &str = "PACELINE_TEST_PROCESS";
+
+impl Process {
+    /// Runs a test that is ignored otherwise.
+    pub(crate) fn start(test: &str, config: &Config) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test, "--ignored", "--quiet"])
+            .env(SETTINGS, serde_json::to_string(config).unwrap())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    /// The settings of this process, where it is one.
+    pub(crate) fn settings() -> Option<Config> {
+        let config = std::env::var(SETTINGS).ok()?;
+        Some(serde_json::from_str(&config).unwrap())
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }
 
 /// A door that runs.
@@ -212,7 +260,7 @@ impl Running {
         // For whoever looks for a mistake: RUST_LOG=debug.
         let filter = tracing_subscriber::EnvFilter::from_default_env();
         drop(tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init());
-        let (cameras, door) = Cameras::pair(config, models, Arc::new(RawTensors)).unwrap();
+        let (cameras, door) = Cameras::pair(config, models).unwrap();
         let stop = CancellationToken::new();
         let task = tokio::spawn(door.run(stop.clone()));
         Self { cameras, stop, task }

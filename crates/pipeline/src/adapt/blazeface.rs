@@ -10,7 +10,7 @@ use self::{
     detection::{Detection, N_ANCHORS, N_NUMBERS},
     picture::Letterbox,
 };
-use super::{AdaptError, Adapter, Encoded, numbers};
+use super::{AdaptError, Adapter, Encoded, decode::read, numbers};
 
 /// The adapter `blazeface`.
 ///
@@ -32,7 +32,7 @@ impl BlazeFace {
 
 impl Adapter for BlazeFace {
     fn encode(&self, body: &[u8]) -> Result<Encoded, AdaptError> {
-        let picture = picture::read(body)?;
+        let picture = read(body)?;
         let (letterbox, pixels) = picture::letterboxed(&picture);
         let side = picture::SIDE as usize;
         Ok(Encoded::Ask {

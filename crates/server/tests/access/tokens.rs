@@ -39,7 +39,10 @@ async fn every_http_route_is_open_to_its_role_and_to_nobody_else() {
     let mut http2 = Http2::connect(server.http).await;
     let mut n_guarded = 0;
     for (pattern, needs) in http::needs() {
-        let path = pattern.replace("{model}", "nobody").replace("{version}", "1");
+        let path = pattern
+            .replace("{model}", "nobody")
+            .replace("{camera}", "nobody")
+            .replace("{version}", "1");
         for method in ["GET", "POST", "PUT", "DELETE", "OPTIONS", "HEAD"] {
             let at = format!("{method} {path}");
             let Needs::Role(needed) = needs else {
