@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
 use crate::commands::{
-    bench::BenchArgs, speak::SpeakArgs, stream::StreamArgs, top::TopArgs,
-    transcribe::TranscribeArgs,
+    bench::BenchArgs, dead::DeadArgs, feed::FeedArgs, speak::SpeakArgs, stream::StreamArgs,
+    top::TopArgs, transcribe::TranscribeArgs,
 };
 
 /// Serves models to streams: audio sockets, camera feeds and plain requests ride together through
@@ -22,7 +22,7 @@ pub(crate) struct Args {
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 all went well; 1 something failed while running; 2 the command line is wrong;
-3 the configuration or a model is refused; 4 that command is not in this version.";
+3 the configuration or a model is refused.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
@@ -43,8 +43,10 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Have a server speak a text
     Speak(SpeakArgs),
-    /// Feed frames of simulated cameras to a server (not in this version)
-    Feed,
+    /// Feed frames of simulated cameras into Redis, and check their results
+    Feed(Box<FeedArgs>),
+    /// List frames of cameras that could not be inferred, and put them back
+    Dead(DeadArgs),
 }
 
 impl Default for Command {

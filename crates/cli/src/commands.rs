@@ -2,6 +2,8 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod dead;
+pub(crate) mod feed;
 pub(crate) mod models;
 mod own;
 pub(crate) mod serve;

@@ -14,9 +14,6 @@ pub(crate) enum Failure {
     /// Something failed while running.
     #[error(transparent)]
     Failed(#[from] anyhow::Error),
-    /// The command has a place and nothing in it.
-    #[error("this command is not in this version; `paceline --help` marks those that are not")]
-    NotYet,
 }
 
 /// Says what went wrong, and turns it into an exit code.
@@ -27,7 +24,6 @@ pub(crate) fn code(done: Result<(), Failure>) -> ExitCode {
     ExitCode::from(match failure {
         Failure::Failed(_) => 1,
         Failure::Refused(_) => 3,
-        Failure::NotYet => 4,
     })
 }
 

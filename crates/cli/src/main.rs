@@ -10,10 +10,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::{
-    args::{Args, Command},
-    exit::Failure,
-};
+use crate::args::{Args, Command};
 
 /// Requests are many small allocations on several threads, which this serves in half the time.
 #[global_allocator]
@@ -30,7 +27,8 @@ fn main() -> ExitCode {
         Command::Transcribe(transcribe) => commands::transcribe::run(&transcribe),
         Command::Top(top) => commands::top::run(&top),
         Command::Speak(speak) => commands::speak::run(&speak),
-        Command::Feed => Err(Failure::NotYet),
+        Command::Feed(feed) => commands::feed::run(&feed),
+        Command::Dead(dead) => commands::dead::run(&dead),
     };
     exit::code(done)
 }

@@ -9,11 +9,12 @@
 //!
 //! It knows nothing of the server but what its wires say, so that any server that speaks them is
 //! measured by the same means. `arrivals`, `record`, `batches`, `search`, `oip`, `report` and
-//! `plot` are pure; `worker` and `run` wait.
+//! `plot` are pure; `worker` and `run` wait. [`cameras`] feeds frames into Redis and judges the results.
 
 mod alarm;
 mod arrivals;
 mod batches;
+pub mod cameras;
 mod grpc;
 mod http;
 pub mod oip;

@@ -1,5 +1,6 @@
 //! `paceline bench`: measure, and print a table.
 
+mod cameras;
 mod drive;
 mod files;
 mod grpc;
@@ -7,6 +8,7 @@ mod http;
 mod load_args;
 mod own_server;
 mod policy;
+mod process;
 mod stream;
 mod stress;
 mod tts;
@@ -29,6 +31,8 @@ enum What {
     Http(Box<http::HttpArgs>),
     /// Load a server over gRPC
     Grpc(Box<grpc::GrpcArgs>),
+    /// Feed frames of simulated cameras through Redis and a server, and judge the results
+    Cameras(Box<cameras::CamerasArgs>),
     /// Compare batching policies in a simulation that takes seconds and repeats exactly
     Policy(policy::PolicyArgs),
     /// See how many listeners one vocoder serves without a gap, in a simulation that takes seconds
@@ -43,6 +47,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let text = match &args.what {
         What::Http(args) => wait(http::run(args))?,
         What::Grpc(args) => wait(grpc::run(args))?,
+        What::Cameras(args) => cameras::run(args)?,
         What::Stream(args) => stream::run(args)?,
         What::Files(args) => stream::runtime()?.block_on(files::run(args))?,
         What::Policy(args) => policy::run(args)?,

@@ -96,6 +96,11 @@ impl OwnServer {
         }
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its URL for HTTP.
     pub(crate) fn url(&self) -> String {
         format!("http://{}", self.http)

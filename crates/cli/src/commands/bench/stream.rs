@@ -7,7 +7,6 @@
 
 mod expect;
 mod player;
-mod process;
 mod transcribe;
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
@@ -17,7 +16,8 @@ use clap::Args;
 use serde::Serialize;
 
 pub(super) use self::expect::SPEECH;
-use self::{expect::Tape, player::Played, process::Usage};
+use self::{expect::Tape, player::Played};
+use super::process::Usage;
 use crate::{args::ConfigArgs, commands::own};
 
 /// How the bench's own server is set.

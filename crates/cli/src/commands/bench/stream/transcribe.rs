@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::{StreamArgs, expect::Tape, player::speak, process::Usage};
+use super::{StreamArgs, Usage, expect::Tape, player::speak};
 use crate::{client, commands::own};
 
 /// How long after the end of speech the words may come, of nineteen in twenty utterances.
