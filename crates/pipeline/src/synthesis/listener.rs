@@ -77,7 +77,9 @@ impl Listener {
             self.planned = self.planner.next(n_tokens, ended);
         }
         let Some(window) = self.planned else { return Next::Wait };
-        if self.pace.in_flight <= self.asked.len() {
+        // The first sound goes alone: whatever went with it would only make it later.
+        let most = if self.playback.runs_dry().is_none() { 1 } else { self.pace.in_flight };
+        if most <= self.asked.len() {
             return Next::Wait;
         }
         let wanted = self.wanted(now);
@@ -95,7 +97,6 @@ impl Listener {
         let coming: Duration = self.asked.iter().sum();
         match self.playback.runs_dry() {
             Some(dry) => dry.since(now) + coming,
-            None if self.asked.is_empty() => self.pace.first,
             None => self.pace.first + coming,
         }
     }
@@ -156,11 +157,12 @@ mod tests {
 
         let Next::Ask(_, wanted) = listener.next(150, true, false, at(0)) else { panic!() };
         assert_eq!(wanted, ms(0), "the first sound is wanted at once");
-        let Next::Ask(_, wanted) = listener.next(150, true, false, at(0)) else { panic!() };
-        assert_eq!(wanted, ms(600), "then, were it there now, it would last so long");
+        assert_eq!(listener.next(150, true, true, at(0)), Next::Wait, "and goes alone");
         assert_eq!(listener.hand_over(at(50)), None);
-        let Next::Ask(_, wanted) = listener.next(150, true, false, at(50)) else { panic!() };
-        assert_eq!(wanted, ms(1200));
+        for later in [600, 1200] {
+            let Next::Ask(_, wanted) = listener.next(150, true, false, at(50)) else { panic!() };
+            assert_eq!(wanted, ms(later), "when what is before it will have been played");
+        }
         assert_eq!(listener.next(150, true, false, at(50)), Next::Early(at(650)));
         assert!(matches!(listener.next(150, true, true, at(50)), Next::Ask(..)), "nobody else");
 
@@ -173,11 +175,13 @@ mod tests {
         let pace = Pace { in_flight: 2, ahead: Duration::from_mins(1), ..Pace::default() };
         let mut listener = Listener::new(ChunkShape::default(), pace, false);
 
-        for _ in 0..2 {
-            assert!(matches!(listener.next(150, true, false, at(0)), Next::Ask(..)));
-        }
-        assert_eq!(listener.next(150, true, true, at(0)), Next::Wait);
+        assert!(matches!(listener.next(150, true, false, at(0)), Next::Ask(..)));
         listener.hand_over(at(1));
-        assert!(matches!(listener.next(150, true, false, at(1)), Next::Ask(..)));
+        for _ in 0..2 {
+            assert!(matches!(listener.next(150, true, false, at(1)), Next::Ask(..)));
+        }
+        assert_eq!(listener.next(150, true, true, at(1)), Next::Wait);
+        listener.hand_over(at(2));
+        assert!(matches!(listener.next(150, true, false, at(2)), Next::Ask(..)));
     }
 }

@@ -57,31 +57,3 @@ async fn a_gap_is_counted_with_its_exact_length() {
     let stats = rig.synthesis.stats();
     assert_eq!((stats.gaps, stats.gap_free, stats.silence), (1, 0, late));
 }
-
-/// Many listen, and each has a long text; then one more comes.
-async fn latecomer(policy: PolicyName) -> (Duration, u64) {
-    let rig = Rig::new(shape(), settings(policy));
-    let began = Instant::now();
-    let mut crowd = tokio::task::JoinSet::new();
-    for at in 0..60_u64 {
-        let session = rig.speak(&"x".repeat(300), "v1", 5).unwrap();
-        crowd.spawn(async move {
-            sleep(ms(at * 10)).await;
-            times(session, began).await
-        });
-    }
-    sleep(ms(3000)).await;
-    let came = Instant::now();
-    let first = times(rig.speak("hello world", "v1", 5).unwrap(), came).await[0];
-    while crowd.join_next().await.is_some() {}
-    (first, rig.synthesis.stats().gaps)
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_latecomer_is_served_before_those_who_have_sound_to_play() {
-    let (adaptive, gaps) = latecomer(PolicyName::Adaptive).await;
-    let (fixed, _) = latecomer(PolicyName::Fixed).await;
-
-    assert_eq!(gaps, 0);
-    assert!(adaptive < fixed, "{adaptive:?} after {fixed:?}");
-}
