@@ -146,3 +146,10 @@ pub(crate) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>)
         (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "unhealthy" }))
     }
 }
+
+/// A way in for fuzz targets: reads a message.
+#[cfg(feature = "fuzz")]
+pub fn read_message(text: &str) {
+    // What is wrong with it is of no interest; that it is found without a panic is.
+    drop(request::read(text));
+}

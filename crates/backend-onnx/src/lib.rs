@@ -13,6 +13,8 @@ mod backend;
 mod engine;
 mod error;
 mod external;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod graph;
 mod library;
 mod options;

@@ -19,6 +19,8 @@ mod backend;
 mod declared;
 mod desk;
 mod frame;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod link;
 mod logs;
 mod message;
