@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -57,5 +57,27 @@ fn subtitles_of_several_files_are_files() {
     for name in ["speech.wav.srt", "jfk.wav.srt"] {
         let text = std::fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(text.starts_with("1\n00:00:00,") && text.contains(" --> "), "{text}");
+    }
+}
+
+#[test]
+fn benches_of_words_count_them() {
+    let bench = |line: &str| -> Vec<Value> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_paceline"));
+        let output = command.current_dir(ROOT).arg("bench").args(line.split_whitespace()).output();
+        let Output { status, stdout, stderr } = output.unwrap();
+        assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+        serde_json::from_slice(&stdout).unwrap()
+    };
+
+    let files = bench("files --seconds 12 --concurrency 1,2 --json");
+    assert_eq!(files.len(), 3, "the bare loop and two sizes: {files:?}");
+    assert!(files.iter().all(|row| 0.0 < row["speed"].as_f64().unwrap()), "{files:?}");
+
+    let streams = bench("stream --transcribe --interim --streams 2 --seconds 12 --json");
+    assert_eq!([&streams[0]["batching"], &streams[1]["batching"]], ["on", "off"]);
+    for row in &streams {
+        // Three utterances in twelve seconds, each heard by both streams as one alone hears it.
+        assert_eq!((&row["utterances"], &row["wrong"]), (&json!(6), &json!(0)), "{row}");
     }
 }
