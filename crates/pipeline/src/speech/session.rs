@@ -291,6 +291,7 @@ fn mix(planes: &mut Planes) {
     else {
         return;
     };
+    #[expect(clippy::cast_precision_loss, reason = "a stream has a handful of channels")]
     let share = 1.0 / (1 + others.len()) as f32;
     for (at, sample) in first.iter_mut().enumerate() {
         let sum = others.iter().filter_map(|plane| plane.get(at)).fold(*sample, |sum, s| sum + s);
