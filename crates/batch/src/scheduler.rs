@@ -233,9 +233,10 @@ impl<P, S> Scheduler<P, S> {
             Some(wanted) => now.after(wanted),
             None => Moment::NEVER,
         };
+        // Whatever is wanted much later waits no longer for those who are wanted at once than this:
+        // served at its very last moment, it would be late whenever calls take their turn.
         let patient = deadline.min(now.after(self.limits.patience));
-        let measure = if wanted == Moment::NEVER { patient } else { wanted };
-        let urgency = self.urgency(tag.priority, measure);
+        let urgency = self.urgency(tag.priority, wanted.min(patient));
         let is_hopeless =
             deadline != Moment::NEVER && deadline < self.earliest_answer(tag, urgency, now);
         if let Err(refused) = self.admit(tag, cost, is_hopeless) {
@@ -543,7 +544,8 @@ impl<P, S> Scheduler<P, S> {
         let n_queues = (self.due.len() + self.held.len()).max(1);
         let each = self.slots.len().div_ceil(n_queues).min(self.limits.max_items);
         let others = self.mean(curve, each) * as_f32(n_queues - 1);
-        (self.mean(curve, self.limits.max_items) + others) / as_f32(self.n_devices)
+        // Twice: as much again may come meanwhile.
+        2.0 * (self.mean(curve, self.limits.max_items) + others) / as_f32(self.n_devices)
     }
 
     fn queue_for(&mut self, key: Key, bucket: usize) -> usize {

@@ -72,7 +72,8 @@ pub struct Settings {
         serde(with = "duration::option", skip_serializing_if = "Option::is_none")
     )]
     pub timeout: Option<Duration>,
-    /// By how much each priority level down counts as having come later; 1 s.
+    /// By how much each priority level down counts as having come later, and how long what is
+    /// wanted later gives way to what is wanted at once; 1 s, and 200 ms for listeners.
     #[cfg_attr(
         feature = "serde",
         serde(with = "duration::option", skip_serializing_if = "Option::is_none")
@@ -213,7 +214,15 @@ impl Settings {
             queue_items,
             queue_bytes,
             timeout: self.timeout,
-            patience: self.patience.unwrap_or(Duration::from_secs(1)),
+            patience: self.patience.unwrap_or(Duration::from_millis(match self.preset {
+                Preset::Latency | Preset::Balanced | Preset::Throughput | Preset::Offline => 1000,
+                // Sound that is made ahead gives way to a first sound for about a call, not more:
+                // then it would be late in its turn.
+                Preset::OneListener
+                | Preset::FewListeners
+                | Preset::ManyListeners
+                | Preset::NoListener => 200,
+            })),
             split_calls: self.split_calls.unwrap_or(16),
         })
     }

@@ -54,8 +54,8 @@ fn what_is_wanted_at_once_goes_at_once_and_what_is_wanted_later_waits_for_compan
 
     offer(&mut scheduler, 2, 600, 0);
     let until = pull(&mut scheduler, 0).unwrap_err();
-    // Two rows take 53 ms, and a full call may just have begun.
-    assert!(at(390) < until && until < at(400), "{until:?}");
+    // Two rows take 53 ms, and a full call of 150 ms may just have begun, and another come first.
+    assert!(at(240) < until && until < at(250), "{until:?}");
     offer(&mut scheduler, 3, 600, 100);
     assert!(pull(&mut scheduler, 100).is_err());
     assert_eq!(pull(&mut scheduler, 400), Ok((vec![2, 3], FireReason::Deadline)));
@@ -75,7 +75,7 @@ fn nothing_is_held_longer_than_the_longest_wait() {
 fn whoever_runs_dry_first_goes_first_and_takes_the_others_along() {
     let mut scheduler = scheduler(PolicyName::Adaptive, 1000);
     for item in 0..40 {
-        offer(&mut scheduler, item, 1200 - u64::from(item), 0);
+        offer(&mut scheduler, item, 900 - u64::from(item), 0);
     }
     offer(&mut scheduler, 100, 100, 0);
     offer(&mut scheduler, 101, 0, 0);

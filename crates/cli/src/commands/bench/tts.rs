@@ -48,6 +48,10 @@ pub(crate) struct TtsArgs {
     /// How far ahead of the ear sound is made, in milliseconds
     #[arg(long, default_value_t = 1200)]
     ahead: u64,
+    /// By how much those who are wanted at once may go before those who are wanted later, in
+    /// milliseconds
+    #[arg(long, default_value_t = 200)]
+    patience: u64,
     /// Print a JSON object instead of a table
     #[arg(long)]
     json: bool,
@@ -108,6 +112,7 @@ impl TtsArgs {
             max_items: self.max_items.max(1),
             max_wait: Duration::from_millis(self.max_wait),
             ahead: Duration::from_millis(self.ahead),
+            patience: Duration::from_millis(self.patience.max(1)),
         }
     }
 
@@ -273,6 +278,7 @@ mod tests {
             max_items: 32,
             max_wait: 100,
             ahead: 1200,
+            patience: 200,
             json: true,
             plot: None,
         }

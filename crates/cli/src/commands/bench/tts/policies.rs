@@ -60,6 +60,7 @@ pub(crate) struct Settings {
     pub(crate) max_items: usize,
     pub(crate) max_wait: Duration,
     pub(crate) ahead: Duration,
+    pub(crate) patience: Duration,
 }
 
 /// What to do with a free vocoder.
@@ -93,6 +94,7 @@ impl Ours {
             max_items: Some(if is_fixed { 32 } else { settings.max_items }),
             max_wait: Some(if is_fixed { Duration::from_millis(50) } else { settings.max_wait }),
             queue_items: Some(1 << 20),
+            patience: Some(settings.patience),
             ..Batch::default()
         };
         let mut scheduler = Scheduler::new(batch.validate().expect("these settings are valid"));
