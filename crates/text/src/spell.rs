@@ -38,6 +38,9 @@ fn spell_word(word: &str, around: &Around<'_>) -> String {
     if let Some(full) = symbol(word, around) {
         return full.to_owned();
     }
+    if let Some(unit) = unit_word(word, around) {
+        return unit;
+    }
     let start = word.find(|letter: char| is_core(letter) || "$£€#-+.~".contains(letter));
     let (before, rest) = word.split_at(start.unwrap_or(word.len()));
     let end =
@@ -51,11 +54,22 @@ fn spell_word(word: &str, around: &Around<'_>) -> String {
     if after.starts_with('.')
         && let Some(full) = with_dot(core, around.next.chars().next())
     {
-        // A title stands before a name; after anything else a capital begins a sentence.
-        let is_title =
-            full.starts_with(char::is_uppercase) && !["Junior", "Senior"].contains(&full);
+        // Few of them end a sentence; behind those a capital begins the next one.
+        const ENDING: [&str; 11] = [
+            "et cetera",
+            "Junior",
+            "Senior",
+            "incorporated",
+            "limited",
+            "corporation",
+            "company",
+            "avenue",
+            "boulevard",
+            "road",
+            "street",
+        ];
         let ends = around.next.is_empty()
-            || (!is_title && full != "number" && around.next.starts_with(char::is_uppercase));
+            || (ENDING.contains(&full) && around.next.starts_with(char::is_uppercase));
         return format!("{before}{full}{}", &after[usize::from(!ends)..]);
     }
     let said = number(core, around).or_else(|| address(core)).or_else(|| letters(core, around));
@@ -120,13 +134,25 @@ fn symbol(word: &str, around: &Around<'_>) -> Option<&'static str> {
     })
 }
 
+/// A unit with a space between it and its number: `5 °C`, `60 mph`.
+fn unit_word(word: &str, around: &Around<'_>) -> Option<String> {
+    let bare = word.trim_end_matches(['.', ',', ';', ':', '?', '!']);
+    let is_after_number = around.previous.ends_with(|c: char| c.is_ascii_digit());
+    // `5 in the box` is no length.
+    if !is_after_number || bare == "in" {
+        return None;
+    }
+    let full = unit(bare, around.previous == "1")?;
+    Some(format!("{full}{}", &word[bare.len()..]))
+}
+
 /// Anything that begins with a digit or stands before one.
 fn number(core: &str, around: &Around<'_>) -> Option<String> {
     if !core.contains(|c: char| c.is_ascii_digit()) {
         return None;
     }
     if let Some(rest) = core.strip_prefix('#') {
-        return Some(format!("number {}", integer(rest.parse::<u64>().ok()?.to_string().as_str())));
+        return Some(format!("number {}", number(rest, around)?));
     }
     if let Some(rest) = core.strip_prefix('~') {
         return Some(format!("about {}", number(rest, around)?));
@@ -429,7 +455,7 @@ mod tests {
             ("pages 5-10", "pages five to ten"),
             ("call 555-1234", "call five five five, one two three four"),
             ("3/4 of it", "three quarters of it"),
-            ("5km at 60 mph", "five kilometers at sixty mph"),
+            ("5km at 60 mph", "five kilometers at sixty miles per hour"),
             ("Dr. Smith vs. Mr. Jones", "Doctor Smith versus Mister Jones"),
             ("apples, pears, etc. We left.", "apples, pears, et cetera. We left."),
             ("St. Mary lives on Main St. today", "Saint Mary lives on Main street today"),
