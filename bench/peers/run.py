@@ -6,6 +6,8 @@ usage: run.py PEER MODE [REPETITIONS]
 The server listens on loopback. It is warmed up once it gives a first good answer; each repetition
 then runs the closed loop at each number of connections and adds one JSON line to
 $PEERS_HOME/results/results.jsonl. Only processes that carry this run's mark are stopped.
+
+The generator is loadgen over HTTP, and `paceline bench grpc` in mode `grpc`.
 """
 
 import contextlib
@@ -74,6 +76,7 @@ PEERS = {
         "port": 9105,
         "path": "/v2/models/m/infer",
         "body": "body_triton",
+        "grpc_model": "m",
     },
     "triton_bin": {
         "cmd": "{servers}/triton.sh",
@@ -94,7 +97,13 @@ for extra in (HERE / "peers_extra.json", os.environ.get("PEERS_EXTRA", "")):
     if os.path.isfile(extra):
         PEERS.update(json.loads(pathlib.Path(extra).read_text()))
 
+PACELINE = os.environ.get("PACELINE_BIN") or HERE.parents[1] / "target" / "release" / "paceline"
+# Servers that speak gRPC do so this far above their port, on so many connections of the generator.
+GRPC_OFFSET = 10
+GRPC_CONNECTIONS = 8
+
 MODES = {
+    "grpc": {"MODEL": "echo", "MAXB": "64", "conc": [1, 32, 128], "secs": 5},
     "echo": {"MODEL": "echo", "MAXB": "64", "conc": [1, 8, 32, 64, 128, 256], "secs": 5},
     "sim50": {
         "MODEL": "sim",
@@ -207,7 +216,7 @@ def stop(server, mark):
 
 
 def measure(mark, generator, connections, seconds):
-    """One closed loop: the generator's line, with what the server and the machine did meanwhile."""
+    """One closed loop: what the generator saw, and what the server and the machine did meanwhile."""
     wait_for_quiet(mark)
     pids = mark.pids()
     own, (busy, stolen), began = cpu_seconds(pids), machine_seconds(), time.monotonic()
@@ -221,6 +230,8 @@ def measure(mark, generator, connections, seconds):
         print("  the load generator failed:", done.stderr)
         return None
     line = json.loads(done.stdout)
+    if "rows" in line:
+        line = as_loadgen(line["rows"][0], connections, seconds)
     rss, pss = memory_mb(pids)
     return line | {
         "wall": round(wall, 2),
@@ -247,6 +258,22 @@ def large_body(kind, size):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(head + data)
     return path, [f"Inference-Header-Content-Length: {len(head)}"] if head else []
+
+
+def as_loadgen(row, connections, seconds):
+    """A row of `paceline bench grpc` in the words of loadgen."""
+    return {
+        "conc": connections,
+        "secs": seconds,
+        "ok": round(row["answers_per_s"] * seconds),
+        "rps": round(row["answers_per_s"], 2),
+        **{key: row[key] for key in ("mean_ms", "p50_ms", "p99_ms", "max_ms")},
+        "http_err": sum(row["errors"].values()),
+        "first_bad": 0,
+        "conn_err": 0,
+        "timeouts": 0,
+        "gen_cpu_s": (row["generator_busy"] or 0) * seconds,
+    }
 
 
 def main(peer, mode, repetitions):
@@ -281,6 +308,11 @@ def main(peer, mode, repetitions):
     path = about["path"].format(model=settings["MODEL"])
 
     def generator(connections, duration):
+        if mode == "grpc":
+            url = f"http://127.0.0.1:{about['port'] + GRPC_OFFSET}"
+            load = f"--concurrency={connections} --duration={duration}s --warm-up=200ms --json"
+            model = f"--url={url} --model={about['grpc_model']} --connections={GRPC_CONNECTIONS}"
+            return [PACELINE, "bench", "grpc", *model.split(), *load.split()]
         program, port = HOME / "bin" / "loadgen", str(about["port"])
         return [program, "127.0.0.1", port, path, body, str(connections), str(duration), *headers]
 
@@ -352,4 +384,6 @@ def main(peer, mode, repetitions):
 if __name__ == "__main__":
     if len(sys.argv) < 3 or sys.argv[1] not in PEERS or sys.argv[2] not in MODES:
         sys.exit(f"usage: run.py PEER MODE [REPETITIONS]; {list(PEERS)}; {list(MODES)}")
+    if sys.argv[2] == "grpc" and "grpc_model" not in PEERS[sys.argv[1]]:
+        sys.exit(f"{sys.argv[1]} speaks no gRPC")
     main(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 2)

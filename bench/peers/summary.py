@@ -11,7 +11,7 @@ import os
 import pathlib
 
 HOME = os.environ.get("PEERS_HOME") or pathlib.Path(__file__).resolve().parents[2] / ".cache/peers"
-MODES = ["echo", "sim50", "sim5", "bytes1m", "bytes6m"]
+MODES = ["echo", "grpc", "sim50", "sim5", "bytes1m", "bytes6m"]
 
 
 def table(title, columns):

@@ -24,7 +24,7 @@ cat >"$config" <<CONFIG
 [server]
 listen = "127.0.0.1:$PORT"
 # Only this model, so that every peer serves one.
-grpc_listen = "127.0.0.1:0"
+grpc_listen = "127.0.0.1:$((PORT + 10))"
 model_repository = ""
 
 [models.$MODEL]

@@ -37,6 +37,7 @@ const MAX_ANSWER: usize = i32::MAX as usize;
 pub struct DescriptorError(#[from] tonic_reflection::server::Error);
 
 pub use self::methods::METHODS;
+pub(crate) use self::methods::is_stream;
 
 /// Every service, behind `gate`. `stop` ends streams that would otherwise stay open for as long as their client
 /// likes: they take no more, answer what they took, and close.

@@ -40,7 +40,7 @@ pub use crate::{
 };
 pub use entrance::Entrance;
 pub(crate) use serve::accept;
-pub use serve::{Listening, Places, ServeLimits, serve};
+pub use serve::{Budget, Listening, Places, ServeLimits, serve};
 
 /// A path, what it needs, and what answers there.
 type Route = (&'static str, Needs, MethodRouter<App>);

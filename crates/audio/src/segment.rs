@@ -194,6 +194,7 @@ impl Segmenter {
                 if self.rules.positive < probability && self.floor < self.scored {
                     let padded = before.saturating_sub(self.rules.pre_pad);
                     let start = padded.max(self.floor).max(self.tape.start());
+                    self.tape.unpack();
                     self.state = State::Candidate { start, lasted: 0 };
                 }
             }
@@ -298,13 +299,16 @@ impl Segmenter {
 
     /// Forgets what no utterance can need any more.
     fn trim(&mut self) {
-        self.tape.forget(match self.state {
+        match self.state {
             State::Silence => {
                 let padded = self.scored.saturating_sub(self.rules.pre_pad);
-                padded.max(self.floor).min(self.scored)
+                self.tape.forget(padded.max(self.floor).min(self.scored));
+                self.tape.pack(self.scored);
             }
-            State::Candidate { start, .. } | State::Speaking { start, .. } => start,
-        });
+            State::Candidate { start, .. } | State::Speaking { start, .. } => {
+                self.tape.forget(start);
+            }
+        }
     }
 
     /// Closes the utterance that began at `start`.
@@ -318,7 +322,6 @@ impl Segmenter {
         } else {
             self.state = State::Silence;
             self.trim();
-            self.tape.shrink();
         }
         SegmentEvent::SpeechEnd { start, end, samples, reason }
     }

@@ -1,57 +1,24 @@
 //! What a stream costs in memory, counted in bytes that are really held.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicIsize, Ordering},
-};
-
 use paceline_audio::{Bounds, Decoder, Encoding, Source};
-
-/// Counts the bytes that are held, now and at most. This file has one test, so nobody else's are
-/// counted.
-struct Counting;
-
-static HELD: AtomicIsize = AtomicIsize::new(0);
-static MOST: AtomicIsize = AtomicIsize::new(0);
+use paceline_testkit::Counting;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-#[expect(unsafe_code, reason = "a global allocator can be written no other way")]
-// SAFETY: every call is handed to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let size = layout.size().cast_signed();
-        let held = HELD.fetch_add(size, Ordering::Relaxed) + size;
-        MOST.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size().cast_signed(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract of `dealloc`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-fn held() -> isize {
-    HELD.load(Ordering::Relaxed)
-}
+static MEMORY: Counting = Counting::new();
 
 /// Bytes a decoder holds: when new, after `bytes`, and at most while it takes them `times` over.
 fn cost(source: Source, bytes: &[u8], times: usize) -> (isize, isize, isize) {
-    let before = held();
+    let before = MEMORY.held();
     let mut decoder = Decoder::new(source, 16_000, &Bounds::default()).unwrap();
-    let new = held() - before;
+    let new = MEMORY.held() - before;
     let mut sink = |_: &[&[f32]]| {};
     decoder.push(bytes, &mut sink).unwrap();
-    let idle = held() - before;
-    MOST.store(held(), Ordering::Relaxed);
+    let idle = MEMORY.held() - before;
+    MEMORY.forget_most();
     for _ in 1..times {
         decoder.push(bytes, &mut sink).unwrap();
     }
-    (new, idle, MOST.load(Ordering::Relaxed) - before)
+    (new, idle, MEMORY.most() - before)
 }
 
 #[test]

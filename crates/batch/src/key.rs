@@ -18,6 +18,9 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Key(u128);
 
+/// The bit by which unique keys are known; those of content never have it.
+const UNIQUE: u128 = 1 << 127;
+
 static SECRET: LazyLock<[u64; 2]> = LazyLock::new(|| {
     let random = RandomState::new();
     [random.hash_one(0), random.hash_one(1)]
@@ -33,14 +36,19 @@ impl Key {
         let [k0, k1] = *SECRET;
         let mut hasher = SipHasher13::new_with_keys(k0, k1);
         content.hash(&mut hasher);
-        Self(hasher.finish128().as_u128())
+        Self(hasher.finish128().as_u128() & !UNIQUE)
     }
 
     /// A key that no other item has: whoever carries it shares a call with nobody.
     #[must_use]
     pub fn unique() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self::of(&("unique", NEXT.fetch_add(1, Ordering::Relaxed)))
+        Self(Self::of(&NEXT.fetch_add(1, Ordering::Relaxed)).0 | UNIQUE)
+    }
+
+    /// Whether nobody else has it: then there is nothing to learn from whoever carries it.
+    pub(crate) const fn is_unique(self) -> bool {
+        self.0 & UNIQUE != 0
     }
 
     /// Half of the fingerprint, as a number.
@@ -79,6 +87,7 @@ mod tests {
         let keys: std::collections::HashSet<Key> = (0..1000).map(|_| Key::unique()).collect();
 
         assert_eq!(keys.len(), 1000);
-        assert!(!keys.contains(&Key::ANY));
+        assert!(!keys.contains(&Key::ANY) && keys.iter().all(|key| key.is_unique()));
+        assert!((0..1000).all(|content| !Key::of(&content).is_unique()));
     }
 }

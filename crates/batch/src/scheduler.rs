@@ -565,7 +565,10 @@ impl<P, S> Scheduler<P, S> {
     /// Makes an item ready to go, and its queue due.
     fn enlist(&mut self, queue: usize, id: ItemId, now: Moment) {
         let entry = &mut self.queues[queue];
-        self.gaps.arrived(entry.owner(), now);
+        // Of a key that nobody else has, there is no next arrival.
+        if !entry.key.is_unique() {
+            self.gaps.arrived(entry.owner(), now);
+        }
         entry.enlist(&mut self.slots, id, now);
         self.post_due(queue);
     }
@@ -832,7 +835,10 @@ impl<P, S> Scheduler<P, S> {
     fn retire(&mut self, queue: usize) {
         const KEEP: usize = 8;
         let entry = &mut self.queues[queue];
-        if !std::mem::replace(&mut entry.is_idle, true) {
+        if entry.key.is_unique() {
+            let entry = self.queues.remove(queue);
+            self.index.remove(&(entry.key, entry.bucket));
+        } else if !std::mem::replace(&mut entry.is_idle, true) {
             entry.trim();
             self.idle.push_back(queue);
         }

@@ -256,3 +256,31 @@ proptest! {
         prop_assert!((0.0..=1.0).contains(&stats.padding_share()));
     }
 }
+
+#[test]
+fn those_who_share_with_nobody_cost_the_others_no_foresight() {
+    let mut scheduler: Scheduler<u32> = Scheduler::new(Settings::default().validate().unwrap());
+    let mut now = Moment::START;
+    let mut offer = |scheduler: &mut Scheduler<u32>, key| {
+        now = now.after(Duration::from_millis(3));
+        scheduler.offer(0, &Tag { key, ..Tag::default() }, None, now).unwrap();
+        if let Next::Batch(batch) = scheduler.next(now) {
+            scheduler.finish(batch.flight, Landing::default(), [], now);
+        }
+    };
+    let usual_gap = |scheduler: &Scheduler<u32>| {
+        let queues = scheduler.explain(Moment::START).queues;
+        queues.into_iter().find(|queue| queue.key == Key::ANY)?.usual_gap
+    };
+    for _ in 0..8 {
+        offer(&mut scheduler, Key::ANY);
+    }
+    let known = usual_gap(&scheduler);
+    assert!(known.is_some());
+
+    for _ in 0..1000 {
+        offer(&mut scheduler, Key::unique());
+    }
+
+    assert_eq!(usual_gap(&scheduler), known);
+}

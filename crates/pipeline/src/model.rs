@@ -277,7 +277,8 @@ impl Model {
         let submitted = if self.facts.streams {
             Err(InferError::Streams(self.facts.name.clone()))
         } else if ask.waits_for_room {
-            self.submit_when_room(ask).await
+            // Boxed, like all that few need: every request's future has room for the largest.
+            Box::pin(self.submit_when_room(ask)).await
         } else {
             self.submit(ask, None)
         };

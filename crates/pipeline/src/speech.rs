@@ -27,6 +27,7 @@ mod segmented;
 mod session;
 mod simple;
 mod terms;
+mod values;
 
 use std::{
     num::NonZeroUsize,
@@ -46,6 +47,7 @@ pub use paceline_audio::{
 pub use session::Session;
 pub use terms::{INTERIM_INTERVAL, SpeechLimits, SpeechSettings, Style, Terms, Utterances};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+pub use values::{Value, Values};
 
 use crate::{Model, Models, VoiceDetector};
 use board::Board;
@@ -107,7 +109,17 @@ impl Speech {
     ///
     /// When the client's terms cannot be met, and why.
     pub fn open(&self, terms: Terms) -> Result<Session, SpeechError> {
-        Session::open(self.clone(), terms)
+        self.open_with(terms, Values::default())
+    }
+
+    /// As [`open`](Self::open), with what the model may want to know beside the audio. It should be
+    /// a part of the terms' fingerprint, since those who differ in it must not share calls.
+    ///
+    /// # Errors
+    ///
+    /// When the client's terms cannot be met, and why.
+    pub fn open_with(&self, terms: Terms, values: Values) -> Result<Session, SpeechError> {
+        Session::open(self.clone(), terms, values)
     }
 
     /// The model that a round with this name would ask; the server's choice where none is said.

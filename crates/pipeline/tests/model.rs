@@ -2,13 +2,15 @@
 
 use std::{sync::Arc, time::Duration};
 
-use paceline_backend::{Backend, Ragged, Simulated, simulated};
+use futures_util::FutureExt as _;
+use paceline_backend::{Backend, BackendError, Call, Outputs, Ragged, Simulated, simulated};
 use paceline_batch::{FireReason, Settings};
 use paceline_pipeline::{
-    Ask, Blueprint, InferError, Mode, Model, Models, SequenceLimits, VersionPolicy,
+    Ask, Blueprint, Build, InferError, Mode, Model, Models, SequenceLimits, VersionPolicy,
 };
-use paceline_types::{ErrorCode, Tensor};
+use paceline_types::{ErrorCode, Signature, Tensor};
 use smallvec::smallvec;
+use tokio::time::advance;
 
 fn blueprint(simulated: simulated::Settings) -> Blueprint {
     Blueprint {
@@ -82,15 +84,40 @@ async fn a_pool_runs_one_by_one_on_all_its_instances() {
     assert_eq!(model.batch_stats().batches_fired(FireReason::Full), 9, "nothing waits for company");
 }
 
-#[tokio::test]
+/// Takes 20 ms of a clock that is paused.
+struct Paused(Simulated);
+
+impl Backend for Paused {
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {
+        // The clock is moved at once; what is left is to let others have a turn.
+        advance(Duration::from_millis(20)).now_or_never();
+        self.0.run(call)
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn direct_calls_are_never_dropped_for_being_late() {
-    let direct = Blueprint { mode: Mode::Direct, ..blueprint(taking(20)) };
-    let model = open(direct);
-    let late = Ask { timeout: Some(Duration::from_millis(15)), ..ask(2) };
+    let late = || Ask { timeout: Some(Duration::from_millis(15)), ..ask(2) };
+    let open = |mode| {
+        let build: Build = Arc::new(|_| {
+            let model = Simulated::build(simulated::Settings::default(), 0).unwrap();
+            Ok(Box::new(Paused(model)))
+        });
+        open(Blueprint { mode, build, ..blueprint(taking(0)) })
+    };
 
-    let (_, ride) = model.infer(late).await.unwrap();
-
-    assert_eq!(ride.items, 1);
+    let refused = open(Mode::Batch).infer(late()).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::DeadlineExceeded, "{refused}");
+    let (_, ride) = open(Mode::Direct).infer(late()).await.unwrap();
+    assert_eq!((ride.items, ride.took), (1, Duration::from_millis(20)));
 }
 
 #[tokio::test]

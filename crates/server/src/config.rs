@@ -77,6 +77,9 @@ pub struct ServerSection {
     pub model_repository: PathBuf,
     /// Largest request in bytes: the body over HTTP, the message over gRPC.
     pub max_body: usize,
+    /// Most bytes of requests that are held at once, over all connections; further requests are
+    /// refused.
+    pub max_body_memory: usize,
     /// Most connections at once, over HTTP and gRPC together; further ones wait.
     pub max_connections: usize,
     /// Most of them from one address (of IPv6: from one /64); further ones are closed. A quarter of
@@ -157,6 +160,7 @@ impl Default for ServerSection {
             admin_listen: None,
             model_repository: PathBuf::from("models"),
             max_body: 64 << 20,
+            max_body_memory: 1 << 30,
             max_connections: 10_000,
             max_connections_per_address: None,
             header_timeout: Duration::from_secs(10),
@@ -196,6 +200,13 @@ impl ServerSection {
         ];
         if let Some((key, _)) = times.iter().find(|(_, time)| time.is_zero()) {
             return Err(format!("server.{key} is no time at all; write \"10s\" or leave it out"));
+        }
+        if self.max_body_memory < self.max_body {
+            return Err(format!(
+                "server.max_body_memory is {}, less than one request of server.max_body ({}) may \
+                 have; make it as large at least",
+                self.max_body_memory, self.max_body
+            ));
         }
         if self.max_head < 1 << 10 {
             return Err(

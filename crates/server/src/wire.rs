@@ -5,7 +5,7 @@ use std::{collections::HashMap, future::Future, net::SocketAddr, sync::Arc};
 use paceline_api::{
     App, Readiness,
     grpc::{self, DescriptorError},
-    http::{self, Entrance, Listening, Places, ServeLimits},
+    http::{self, Budget, Entrance, Listening, Places, ServeLimits},
     live::Live,
     speech::{vosk, wyoming},
     tls::Tls,
@@ -142,7 +142,7 @@ impl Server {
             let places = Places::new(ADMIN_CONNECTIONS, ADMIN_CONNECTIONS);
             doors.push(("admin", address, http::entrance(app, gate), places));
         }
-        let listening = open(doors, tls.as_ref()).await?;
+        let listening = open(doors, tls.as_ref(), &Budget::new(server.max_body_memory)).await?;
         if let Some((tls, section)) = tls.zip(server.tls) {
             let certificates =
                 Certificates::open(tls, section.check_interval).map_err(StartError::Signal)?;
@@ -319,12 +319,13 @@ type Door = (&'static str, SocketAddr, Entrance, Arc<Places>);
 async fn open(
     doors: Vec<Door>,
     tls: Option<&Arc<Tls>>,
+    budget: &Arc<Budget>,
 ) -> Result<Vec<(&'static str, SocketAddr, Listening)>, StartError> {
     let mut listening = Vec::new();
     for (name, address, entrance, places) in doors {
         let (listener, address) = listen(address).await?;
-        let tls = tls.cloned();
-        listening.push((name, address, Listening { listener, tls, entrance, places }));
+        let (tls, budget) = (tls.cloned(), Arc::clone(budget));
+        listening.push((name, address, Listening { listener, tls, entrance, places, budget }));
     }
     Ok(listening)
 }

@@ -35,6 +35,12 @@ pub const METHODS: &[(&str, Needs)] = &[
     ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", INFER),
 ];
 
+/// Whether a path is that of a method whose client sends one message after the other.
+pub(crate) fn is_stream(path: &str) -> bool {
+    path == "/inference.GRPCInferenceService/ModelStreamInfer"
+        || path.starts_with("/grpc.reflection.")
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -47,6 +53,7 @@ mod tests {
     #[test]
     fn every_method_that_is_offered_says_what_it_needs() {
         let mut offered = BTreeSet::new();
+        let mut streams = Vec::new();
         for set in [
             proto::FILE_DESCRIPTOR_SET,
             tonic_health::pb::FILE_DESCRIPTOR_SET,
@@ -56,12 +63,15 @@ mod tests {
             let pool = DescriptorPool::decode(set).unwrap();
             for service in pool.services() {
                 for method in service.methods() {
-                    offered.insert(format!("/{}/{}", service.full_name(), method.name()));
+                    let path = format!("/{}/{}", service.full_name(), method.name());
+                    streams.extend(method.is_client_streaming().then(|| path.clone()));
+                    offered.insert(path);
                 }
             }
         }
         let listed: BTreeSet<_> = METHODS.iter().map(|(path, _)| (*path).to_owned()).collect();
 
         assert_eq!(offered, listed);
+        assert!(listed.iter().all(|path| is_stream(path) == streams.contains(path)));
     }
 }

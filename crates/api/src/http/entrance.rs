@@ -136,7 +136,7 @@ where
     match Limited::new(body, max).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(ApiError::too_large()),
-        Err(error) => Err(ApiError::unreadable(&*error)),
+        Err(error) => Err(ApiError::unread(&*error)),
     }
 }
 

@@ -12,6 +12,7 @@ use axum::{
 use paceline_types::ErrorCode;
 use serde::Serialize;
 
+use super::serve::NoMemory;
 use crate::error::ApiError;
 
 /// What an error response is made of. It is written once the request's id is known.
@@ -89,8 +90,11 @@ impl ApiError {
         }
     }
 
-    /// For bodies that did not come whole.
-    pub(crate) fn unreadable(why: &dyn std::error::Error) -> Self {
+    /// For bodies that did not come whole, or that there is no memory for.
+    pub(crate) fn unread(why: &(dyn std::error::Error + 'static)) -> Self {
+        if NoMemory::is_cause_of(why) {
+            return Self::new(ErrorCode::Overloaded, NoMemory::MESSAGE);
+        }
         Self::new(ErrorCode::InvalidInput, format!("the request body could not be read: {why}"))
     }
 }
@@ -100,7 +104,7 @@ impl From<BytesRejection> for ApiError {
         if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
             return Self::too_large();
         }
-        Self::unreadable(&rejection)
+        Self::unread(&rejection)
     }
 }
 

@@ -18,7 +18,10 @@ use axum::{
     },
 };
 use futures_util::{Stream, stream};
-use paceline_pipeline::{Ask, InferError, Model, Ride, adapt::Encoded};
+use paceline_pipeline::{
+    Ask, InferError, Model, Ride,
+    adapt::{Adapter, Encoded},
+};
 use paceline_types::{ErrorCode, Tensor};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -79,15 +82,8 @@ pub(super) async fn answer(
     let alone = options.batch == Some(Switch::Off);
     let asked = Ask { alone, trace: trace::of(&head.headers), ..Ask::default() };
     if let Some(adapter) = model.adapter() {
-        let answer = match adapter.encode(&body).map_err(InferError::from)? {
-            Encoded::Answer(answer) => answer,
-            Encoded::Ask { inputs, decode } => {
-                let ask = Ask { inputs: inputs.into(), ..asked };
-                let (outputs, ride) = model.infer(ask).await?;
-                with_ride(decode(&outputs).map_err(InferError::from)?, &ride, wants_ride)
-            }
-        };
-        return Ok(Json(answer).into_response());
+        // Boxed, as what follows is: most requests need neither, and each would have room for both.
+        return Box::pin(adapted(&model, adapter, &body, (asked, wants_ride))).await;
     }
     let body: Value = serde_json::from_slice(&body).map_err(|error| {
         ApiError::new(ErrorCode::InvalidInput, format!("the body is not JSON: {error}"))
@@ -99,6 +95,34 @@ pub(super) async fn answer(
     let Value::Array(instances) = body else {
         return Ok(Json(one(&model, &body, &asked, wants_ride).await?).into_response());
     };
+    Box::pin(many(&model, &instances, &asked, wants_ride)).await
+}
+
+/// A body of the model's own kind.
+async fn adapted(
+    model: &Model,
+    adapter: &dyn Adapter,
+    body: &Bytes,
+    (asked, wants_ride): (Ask, bool),
+) -> Result<Response, ApiError> {
+    let answer = match adapter.encode(body).map_err(InferError::from)? {
+        Encoded::Answer(answer) => answer,
+        Encoded::Ask { inputs, decode } => {
+            let ask = Ask { inputs: inputs.into(), ..asked };
+            let (outputs, ride) = model.infer(ask).await?;
+            with_ride(decode(&outputs).map_err(InferError::from)?, &ride, wants_ride)
+        }
+    };
+    Ok(Json(answer).into_response())
+}
+
+/// A list of instances.
+async fn many(
+    model: &Model,
+    instances: &[Value],
+    asked: &Ask,
+    wants_ride: bool,
+) -> Result<Response, ApiError> {
     if MAX_INSTANCES < instances.len() {
         let message = format!(
             "{} instances in one request; at most {MAX_INSTANCES} are taken",
@@ -106,9 +130,9 @@ pub(super) async fn answer(
         );
         return Err(ApiError::new(ErrorCode::InvalidInput, message));
     }
-    let answers = instances.iter().map(|instance| one(&model, instance, &asked, wants_ride));
+    let answers = instances.iter().map(|instance| one(model, instance, asked, wants_ride));
     let mut results = Vec::with_capacity(instances.len());
-    if alone {
+    if asked.alone {
         for answer in answers {
             results.push(in_list(answer.await));
         }

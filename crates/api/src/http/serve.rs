@@ -4,9 +4,11 @@
 //! looks at the counters now and then ([`Judge`]), so a request costs a few additions and an idle
 //! connection one sleeping timer.
 
+mod budget;
 mod exchange;
 mod judge;
 mod places;
+mod seldom;
 mod socket;
 mod watch;
 
@@ -27,13 +29,15 @@ use self::{
     exchange::Entry,
     judge::{Judge, Verdict},
     places::Place,
+    seldom::Seldom,
     socket::{Metered, Socket},
     watch::Watch,
 };
 use super::Entrance;
 use crate::tls::Tls;
 
-pub use self::places::Places;
+pub(crate) use self::budget::NoMemory;
+pub use self::{budget::Budget, places::Places};
 
 /// How long things may take, and how much of them there may be, on each connection.
 ///
@@ -85,6 +89,8 @@ pub struct Listening {
     pub entrance: Entrance,
     /// How many there may be.
     pub places: Arc<Places>,
+    /// How much of their requests may be held.
+    pub budget: Arc<Budget>,
 }
 
 /// Serves until `stop`, then lets every connection finish what it is doing. `connections` is where
@@ -95,8 +101,8 @@ pub async fn serve(
     connections: TaskTracker,
     stop: CancellationToken,
 ) {
-    let Listening { listener, tls, entrance, places } = listening;
-    let door = Arc::new(Door { builder: builder(&limits), entrance, tls, limits, stop });
+    let Listening { listener, tls, entrance, places, budget } = listening;
+    let door = Arc::new(Door { builder: builder(&limits), entrance, tls, limits, budget, stop });
     loop {
         // CANCEL SAFETY: a connection that is accepted and has no place yet is closed.
         let (stream, place) = tokio::select! {
@@ -170,12 +176,21 @@ fn keepalive() -> TcpKeepalive {
     TcpKeepalive::new().with_time(Duration::from_mins(1)).with_interval(Duration::from_secs(15))
 }
 
+/// What happens on a connection beside requests.
+enum Rare {
+    /// The server is told to stop.
+    Stop,
+    /// It is time to look at the connection's counters.
+    Look,
+}
+
 /// What all connections of a listener share.
 struct Door {
     builder: auto::Builder<TokioExecutor>,
     entrance: Entrance,
     tls: Option<Arc<Tls>>,
     limits: ServeLimits,
+    budget: Arc<Budget>,
     stop: CancellationToken,
 }
 
@@ -193,30 +208,41 @@ impl Door {
         };
         let watch = Arc::new(Watch::default());
         let socket = Metered::new(socket, Arc::clone(&watch), place);
-        let entry = Entry::new(self.entrance.clone(), Arc::clone(&watch));
+        let entry = Entry::new(self.entrance.clone(), Arc::clone(&watch), Arc::clone(&self.budget));
         let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(socket), entry);
         let mut connection = std::pin::pin!(connection);
         let mut judge = Judge::new(self.limits);
         let mut is_stopping = false;
         loop {
-            // CANCEL SAFETY: the connection is only borrowed, the others hold nothing.
-            tokio::select! {
+            let rare = Seldom::new(async {
+                // CANCEL SAFETY: neither holds anything.
+                tokio::select! {
+                    () = self.stop.cancelled(), if !is_stopping => Rare::Stop,
+                    () = sleep(judge.interval()) => Rare::Look,
+                }
+            });
+            // CANCEL SAFETY: the connection is only borrowed, and what is rare begins anew.
+            let happened = tokio::select! {
+                biased;
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         tracing::debug!(error, "a connection ended badly");
                     }
                     return;
                 }
-                () = self.stop.cancelled(), if !is_stopping => {
+                happened = rare => happened,
+            };
+            match happened {
+                Rare::Stop => {
                     is_stopping = true;
                     judge.hurry();
                     connection.as_mut().graceful_shutdown();
                 }
-                () = sleep(judge.interval()) => match judge.look(watch.sight()) {
+                Rare::Look => match judge.look(watch.sight()) {
                     Verdict::Stay => {}
                     Verdict::Close => connection.as_mut().graceful_shutdown(),
                     Verdict::Cut(why) => return tracing::debug!(why, "a connection was cut"),
-                }
+                },
             }
         }
     }

@@ -120,5 +120,5 @@ where
 
 /// A request's body, as it comes.
 pub(super) fn pieces(body: Body) -> impl Stream<Item = Result<Bytes, ApiError>> + Unpin + Send {
-    body.into_data_stream().map(|piece| piece.map_err(|error| ApiError::unreadable(&error)))
+    body.into_data_stream().map(|piece| piece.map_err(|error| ApiError::unread(&error)))
 }

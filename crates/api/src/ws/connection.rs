@@ -19,7 +19,7 @@ use super::{
     Streams,
     reply::Writer,
     request::{self, Request, Start},
-    terms::{Kind, terms},
+    terms::{Kind, terms, values},
 };
 use crate::ApiError;
 
@@ -263,7 +263,7 @@ where
     fn open(&self, start: &Start) -> Result<Session, ApiError> {
         let said = start.trace_id.as_ref().and_then(|text| TraceContext::parse(text.as_bytes()));
         let terms = Terms { trace: said.or(self.trace), ..terms(self.kind, start)? };
-        let opened = self.streams.speech.open(terms);
+        let opened = self.streams.speech.open_with(terms, values(start));
         opened.map_err(|error| ApiError::new(error.code(), error.to_string()))
     }
 

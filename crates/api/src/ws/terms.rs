@@ -4,7 +4,8 @@ use std::{str::FromStr as _, time::Duration};
 
 use paceline_batch::Key;
 use paceline_pipeline::speech::{
-    Encoding, Format, INTERIM_INTERVAL, SegmentSettings, Source, Style, Terms, Utterances,
+    self, Encoding, Format, INTERIM_INTERVAL, SegmentSettings, Source, Style, Terms, Utterances,
+    Values,
 };
 use paceline_types::ErrorCode;
 use serde_json::Value;
@@ -102,6 +103,21 @@ fn settings(vad: &Vad) -> SegmentSettings {
         min_speech_time: time(vad.min_speech_time_ms, default.min_speech_time),
         max_utterance: time(vad.max_utterance_ms, default.max_utterance),
     }
+}
+
+/// What the model may want to know. [`terms`] has seen to it that there is nothing else.
+pub(super) fn values(start: &Start) -> Values {
+    let language = start.language.clone().map(speech::Value::Text);
+    let parameters = start.parameters.iter().filter_map(|(name, value)| {
+        let value = match value {
+            Value::String(text) => speech::Value::Text(text.clone()),
+            Value::Bool(flag) => speech::Value::Flag(*flag),
+            Value::Number(number) => speech::Value::Number(number.as_f64()?),
+            Value::Null | Value::Array(_) | Value::Object(_) => return None,
+        };
+        Some((name.clone(), value))
+    });
+    language.map(|value| ("language".to_owned(), value)).into_iter().chain(parameters).collect()
 }
 
 /// A fingerprint of what changes the model's answers.

@@ -8,7 +8,7 @@ use paceline_api::{
     App, Readiness,
     gate::Gate,
     grpc,
-    http::{Listening, Places, ServeLimits, serve},
+    http::{Budget, Listening, Places, ServeLimits, serve},
     oip::proto::{
         ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
         model_infer_request::InferInputTensor,
@@ -23,10 +23,7 @@ use paceline_pipeline::{
     VersionPolicy,
 };
 use paceline_types::{ErrorCode, Signature, Tensor};
-use tokio::{
-    net::TcpListener,
-    time::{sleep, timeout},
-};
+use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::{Channel, Endpoint};
 
@@ -76,8 +73,13 @@ impl Door {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = grpc::router(app.clone(), Gate::open(), stop.clone()).unwrap();
-        let listening =
-            Listening { listener, tls: None, entrance: router.into(), places: Places::new(16, 16) };
+        let listening = Listening {
+            listener,
+            tls: None,
+            entrance: router.into(),
+            places: Places::new(16, 16),
+            budget: Budget::new(64 << 20),
+        };
         let limits = ServeLimits::default();
         tokio::spawn(serve(listening, limits, connections.clone(), stop.clone()));
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
@@ -158,7 +160,7 @@ pub(crate) fn ask(id: &str, values: &[f32]) -> ModelInferRequest {
 pub(crate) async fn eventually(holds: impl Fn() -> bool) {
     let wait = async {
         while !holds() {
-            sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
     };
     timeout(PATIENCE, wait).await.unwrap();

@@ -208,17 +208,43 @@ fn no_redemption_ends_with_the_first_silent_frame() {
 fn what_is_held_in_silence_is_the_padding_and_memory_stays_flat_for_an_hour() {
     let mut segmenter = Segmenter::new(ValidSettings::default(), Rate::Hz16000);
     let chunk = vec![0.0; 16_000];
-    let mut capacity = 0;
+    let mut n_bytes = 0;
     for second in 0..3600 {
         let silence = vec![0.1; 32];
         assert_eq!(run(&mut segmenter, &chunk, &silence, &[320]), []);
         assert!(segmenter.held() < 6400 + FRAME);
         if second == 2 {
-            capacity = segmenter.tape.capacity();
+            n_bytes = segmenter.tape.n_bytes();
         }
     }
-    assert_eq!(segmenter.tape.capacity(), capacity);
-    assert!(capacity <= 6400 + 512 + 320, "{capacity}");
+    assert_eq!(segmenter.tape.n_bytes(), n_bytes);
+    assert!(n_bytes <= 2 * (6400 + 512) + 4 * (512 + 1024), "{n_bytes}");
+}
+
+#[test]
+fn audio_of_any_kind_comes_out_as_it_went_in() {
+    let noise = |at: u64, step: f32| ((at * 7919 % 2003) as f32 - 1001.0) * step;
+    let halves: Vec<f32> = (0..60 * FRAME)
+        .map(|at| match at / (20 * FRAME) {
+            // 16-bit audio, then such that is not, then the first again.
+            1 => noise(at, 1e-4),
+            _ => noise(at, 1.0 / 32_768.0),
+        })
+        .collect();
+    for first in [10_usize, 22, 30, 41, 50] {
+        let mut segmenter = Segmenter::new(ValidSettings::default(), Rate::Hz16000);
+        let mut probabilities = vec![0.0; 60];
+        probabilities[first..].fill(0.9);
+        let mut events = run(&mut segmenter, &halves, &probabilities, &[700]);
+        segmenter.flush(&mut events);
+        let Some(SegmentEvent::SpeechEnd { start, end, samples, .. }) = events.last() else {
+            panic!("somebody spoke: {events:?}")
+        };
+        let [from, to] = [start, end].map(|at| usize::try_from(*at).unwrap());
+        assert_eq!((from, to), (first * 512 - 6400.min(first * 512), halves.len()));
+        let same = samples.iter().zip(&halves[from..to]).all(|(a, b)| a.to_bits() == b.to_bits());
+        assert!(same && samples.len() == to - from, "{first}");
+    }
 }
 
 #[test]

@@ -4,11 +4,13 @@ use std::sync::{Arc, atomic::Ordering};
 
 use paceline_backend::Output;
 use paceline_batch::{Failure, Key, Priority, Refused};
-use paceline_types::{DType, Dim, ErrorCode, Tensor, TraceContext};
-use smallvec::smallvec;
+use paceline_types::{DType, Dim, ErrorCode, Tensor, TensorSpec, TraceContext};
+use smallvec::SmallVec;
 use tokio::sync::Semaphore;
 
-use super::{Speech, SpeechError, channel::Job, counts::Counts, event::Lost};
+use super::{
+    Speech, SpeechError, Values, channel::Job, counts::Counts, event::Lost, values::is_value,
+};
 use crate::{Ask, InferError, Model};
 
 /// What a model said.
@@ -24,15 +26,24 @@ pub(super) struct Asker {
     pub(super) speech: Speech,
     pub(super) model: Arc<str>,
     pub(super) params: Key,
+    /// For the model's further inputs.
+    pub(super) values: Values,
     /// Whose question it is, for fairness among streams.
     pub(super) stream: u64,
     /// Where its client stands in a trace.
     pub(super) trace: Option<TraceContext>,
 }
 
-/// Whether a model can be asked about audio.
+/// Whether a model can be asked about audio: it has one input for that, and the others are such as
+/// a client's parameters can fill.
 pub(super) fn takes_audio(model: &Model) -> bool {
-    matches!(&*model.signature().inputs, [input] if input.dtype == DType::F32 && input.dims == [Dim::Any])
+    let inputs = &model.signature().inputs;
+    inputs.iter().filter(|input| is_audio(input)).count() == 1
+        && inputs.iter().all(|input| is_audio(input) || is_value(input))
+}
+
+fn is_audio(input: &TensorSpec) -> bool {
+    input.dtype == DType::F32 && input.dims == [Dim::Any]
 }
 
 impl Answer {
@@ -73,15 +84,29 @@ impl Asker {
         }
     }
 
+    /// The model's inputs: these samples, and what the client said.
+    pub(super) fn inputs(
+        &self,
+        model: &Model,
+        samples: &[f32],
+    ) -> Result<SmallVec<[Tensor; 2]>, SpeechError> {
+        let signature = model.signature();
+        let shape: &[usize] =
+            if signature.batched { &[1, samples.len()] } else { &[samples.len()] };
+        let input = |spec: &TensorSpec| {
+            if is_audio(spec) {
+                return Ok(Tensor::from_f32(shape, samples).expect("as many as there are"));
+            }
+            self.values.tensor(spec, signature.batched)
+        };
+        signature.inputs.iter().map(input).collect()
+    }
+
     async fn try_ask(&self, job: &Job) -> Result<Answer, SpeechError> {
         let model = self.find()?;
-        let n_samples = job.samples.len();
-        let shape: &[usize] =
-            if model.signature().batched { &[1, n_samples] } else { &[n_samples] };
-        let input = Tensor::from_f32(shape, &job.samples).expect("as many samples as there are");
         let is_interim = job.part.is_final == Some(false);
         let ask = Ask {
-            inputs: smallvec![input],
+            inputs: self.inputs(&model, &job.samples)?,
             params: self.params,
             priority: if is_interim { Priority::LOW } else { Priority::NORMAL },
             stream: Some(self.stream),
@@ -93,7 +118,7 @@ impl Asker {
         let own = ride.took.as_nanos() / ride.items.max(1) as u128;
         let own = u64::try_from(own).unwrap_or(u64::MAX);
         self.counts().model_ns.fetch_add(own, Ordering::Relaxed);
-        self.counts().model_samples.fetch_add(n_samples as u64, Ordering::Relaxed);
+        self.counts().model_samples.fetch_add(job.samples.len() as u64, Ordering::Relaxed);
         Ok(Answer { model, output })
     }
 }

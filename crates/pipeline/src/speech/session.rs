@@ -11,7 +11,7 @@ use bytes::Bytes;
 use paceline_audio::DecodeError;
 
 use super::{
-    Event, RATE, Report, Speech, SpeechError, Style, Terms, Transcript,
+    Event, RATE, Report, Speech, SpeechError, Style, Terms, Transcript, Values,
     agreement::Agreement,
     board::Seat,
     channel::{Channel, Part, Said, Step},
@@ -66,7 +66,7 @@ enum Wish {
 }
 
 impl Session {
-    pub(super) fn open(speech: Speech, terms: Terms) -> Result<Self, SpeechError> {
+    pub(super) fn open(speech: Speech, terms: Terms, values: Values) -> Result<Self, SpeechError> {
         let Terms { source, model, params, style, mix, trace } = terms;
         let settings = speech.settings();
         if let Style::Segmented(utterances) = &style
@@ -77,8 +77,9 @@ impl Session {
         let intake = Intake::new(source, &settings.bounds)?;
         let model = model.as_deref().unwrap_or(&settings.model).into();
         let stream = NEXT_STREAM.fetch_add(1, Ordering::Relaxed);
-        let asker = Asker { speech, model, params, stream, trace };
-        asker.find()?;
+        let asker = Asker { speech, model, params, values, stream, trace };
+        // What would be refused for each segment is refused now.
+        asker.inputs(&*asker.find()?, &[])?;
         asker.counts().rounds.fetch_add(1, Ordering::Relaxed);
         let seat = asker.speech.0.board.enter(stream, &asker.model, &style);
         Ok(Self {

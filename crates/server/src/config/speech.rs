@@ -22,6 +22,9 @@ pub struct SpeechSection {
     /// Threads that detect voices; as many as there are cores where it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub voice_threads: Option<NonZeroUsize>,
+    /// Most streams that share a call of the voice detector; with 1, each has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub voice_batch: Option<NonZeroUsize>,
     /// Streams at once.
     pub max_streams: usize,
     /// Segments that are with models at once, over all streams.
@@ -76,6 +79,7 @@ impl Default for SpeechSection {
         Self {
             model: None,
             voice_threads: None,
+            voice_batch: None,
             max_streams,
             max_in_flight,
             stream_in_flight,
@@ -136,6 +140,10 @@ impl SpeechSection {
     /// How voices are detected.
     #[must_use]
     pub fn voices(&self) -> VoiceSettings {
-        VoiceSettings { shards: self.voice_threads, ..VoiceSettings::default() }
+        VoiceSettings {
+            shards: self.voice_threads,
+            max_streams: self.voice_batch,
+            ..VoiceSettings::default()
+        }
     }
 }

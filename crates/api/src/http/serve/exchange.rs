@@ -20,19 +20,22 @@ use pin_project_lite::pin_project;
 
 use super::{
     super::{Entrance, entrance::Entered},
+    budget::{Budget, Share},
     watch::Watch,
 };
+use crate::grpc;
 
 /// Where requests of one connection enter.
 #[derive(Debug)]
 pub(super) struct Entry {
     entrance: Entrance,
     watch: Arc<Watch>,
+    budget: Arc<Budget>,
 }
 
 impl Entry {
-    pub(super) const fn new(entrance: Entrance, watch: Arc<Watch>) -> Self {
-        Self { entrance, watch }
+    pub(super) const fn new(entrance: Entrance, watch: Arc<Watch>, budget: Arc<Budget>) -> Self {
+        Self { entrance, watch, budget }
     }
 }
 
@@ -43,8 +46,13 @@ impl hyper::service::Service<Request<Incoming>> for Entry {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         self.watch.begin(request.version() == Version::HTTP_2);
-        let exchange =
-            Arc::new(Exchange { watch: Arc::clone(&self.watch), turn: AtomicU8::new(HANDLED) });
+        let exchange = Arc::new(Exchange {
+            watch: Arc::clone(&self.watch),
+            turn: AtomicU8::new(HANDLED),
+            // What comes on a stream is done with message by message, each of them bounded.
+            share: (!grpc::is_stream(request.uri().path()))
+                .then(|| Share::none_of(Arc::clone(&self.budget))),
+        });
         let open = Open(Arc::clone(&exchange));
         let answer = self.entrance.call(request.map(|body| Question { body, exchange }));
         Answering { answer, open: Some(open) }
@@ -70,6 +78,8 @@ const fn is_ours(turn: u8) -> bool {
 struct Exchange {
     watch: Arc<Watch>,
     turn: AtomicU8,
+    /// What it holds of the memory for requests, where that is counted.
+    share: Option<Share>,
 }
 
 impl Exchange {
@@ -115,19 +125,24 @@ pub(super) struct Question {
 
 impl http_body::Body for Question {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = axum::BoxError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if polled.is_pending() {
             self.exchange.turn_from(HANDLED, AWAITED);
         } else if self.exchange.turn.load(Relaxed) == AWAITED {
             self.exchange.turn_from(AWAITED, HANDLED);
         }
-        polled
+        if let (Poll::Ready(Some(Ok(frame))), Some(share)) = (&polled, &self.exchange.share)
+            && let Some(data) = frame.data_ref()
+        {
+            share.take(data.len())?;
+        }
+        polled.map_err(Into::into)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -26,6 +26,9 @@ pin_project! {
     }
 }
 
+/// Answers of so many bytes, their heads included, leave in one piece.
+const SMALL: usize = 1024;
+
 macro_rules! either {
     ($socket:expr, $stream:ident => $call:expr) => {
         match $socket.project() {
@@ -83,6 +86,18 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // A head and a small body: to put them together takes less than to have the system take
+        // them in parts.
+        let n_bytes: usize = slices.iter().map(|slice| slice.len()).sum();
+        if n_bytes <= SMALL {
+            let mut bytes = [0; SMALL];
+            let mut at = 0;
+            for slice in slices {
+                bytes[at..at + slice.len()].copy_from_slice(slice);
+                at += slice.len();
+            }
+            return self.poll_write(context, &bytes[..at]);
+        }
         let this = self.project();
         let polled = either!(this.socket, stream => stream.poll_write_vectored(context, slices));
         this.watch.wrote(&polled);

@@ -43,6 +43,9 @@ pub(crate) struct StreamArgs {
     /// Look for the most streams that keep real time
     #[arg(long)]
     find_max: bool,
+    /// The same again with a call of the voice detector for each stream
+    #[arg(long, conflicts_with_all = ["url", "transcribe"])]
+    compare: bool,
     /// Measure how soon the words are there, with batching and without; the server's own models are
     /// those of ./models
     #[arg(long)]
@@ -60,6 +63,8 @@ pub(crate) struct StreamArgs {
 /// One line of the table.
 #[derive(Debug, Clone, Serialize)]
 struct Row {
+    /// Whether streams shared calls of the voice detector, or each had its own.
+    detection: Detection,
     streams: u32,
     /// Streams that were sent on time and whose last result came within a second.
     kept_realtime: u32,
@@ -73,6 +78,25 @@ struct Row {
     /// Processor seconds of this process: of the server too where it runs here.
     cpu_s: f64,
     rss_mb: f64,
+}
+
+/// Who shares a call of the voice detector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Detection {
+    /// All streams of the moment.
+    Shared,
+    /// Each stream has its own.
+    Alone,
+}
+
+impl Detection {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Alone => "alone",
+        }
+    }
 }
 
 impl Row {
@@ -92,25 +116,39 @@ pub(super) fn run(args: &StreamArgs) -> anyhow::Result<String> {
         return runtime.block_on(transcribe::run(args));
     }
     runtime.block_on(async {
-        let (url, stop) = if let Some(url) = &args.url {
-            (url.clone(), None)
-        } else {
-            let (url, stop) = own::serve(&args.config, &OWN).await?;
-            (url, Some(stop))
-        };
-        let tape = Arc::new(Tape::new(args.seconds, args.chunk_ms));
-        let mut rows = Vec::new();
-        if args.find_max {
-            find_max(&url, &tape, args.streams, &mut rows).await?;
-        } else {
-            rows.push(measure(&url, &tape, args.streams).await?);
+        let mut rows = series(args, Detection::Shared).await?;
+        if args.compare {
+            rows.extend(series(args, Detection::Alone).await?);
         }
-        drop(stop);
         if args.json {
             return Ok(serde_json::to_string_pretty(&rows)? + "\n");
         }
         Ok(table(&rows))
     })
+}
+
+/// All that is asked for, with voices detected in one way.
+async fn series(args: &StreamArgs, detection: Detection) -> anyhow::Result<Vec<Row>> {
+    let (url, stop) = if let Some(url) = &args.url {
+        (url.clone(), None)
+    } else {
+        let mut sets = OWN.to_vec();
+        sets.extend((detection == Detection::Alone).then_some("speech.voice_batch=1"));
+        let (url, stop) = own::serve(&args.config, &sets).await?;
+        (url, Some(stop))
+    };
+    let tape = Arc::new(Tape::new(args.seconds, args.chunk_ms));
+    let mut rows = Vec::new();
+    if args.find_max {
+        find_max(&url, &tape, args.streams, &mut rows).await?;
+    } else {
+        rows.push(measure(&url, &tape, args.streams).await?);
+    }
+    drop(stop);
+    for row in &mut rows {
+        row.detection = detection;
+    }
+    Ok(rows)
 }
 
 /// Plays so many streams at once.
@@ -135,6 +173,7 @@ async fn measure(url: &str, tape: &Arc<Tape>, streams: u32) -> anyhow::Result<Ro
     }
     all.latencies_ms.sort_by(f64::total_cmp);
     Ok(Row {
+        detection: Detection::Shared,
         streams,
         kept_realtime,
         lost_samples: all.lost_samples,
@@ -186,13 +225,22 @@ async fn find_max(
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:>8}{:>10}{:>8}{:>11}{:>11}{:>11}{:>8}{:>9}\n",
-        "streams", "kept up", "lost", "reordered", "p50 event", "p99 event", "cpu", "memory"
+        "{:>9}{:>8}{:>10}{:>8}{:>11}{:>11}{:>11}{:>8}{:>9}\n",
+        "detected",
+        "streams",
+        "kept up",
+        "lost",
+        "reordered",
+        "p50 event",
+        "p99 event",
+        "cpu",
+        "memory"
     );
     for row in rows {
         _ = writeln!(
             text,
-            "{:>8}{:>10}{:>8}{:>11}{:>8.1} ms{:>8.1} ms{:>6.1} s{:>6.0} MB",
+            "{:>9}{:>8}{:>10}{:>8}{:>11}{:>8.1} ms{:>8.1} ms{:>6.1} s{:>6.0} MB",
+            row.detection.as_str(),
             row.streams,
             row.kept_realtime,
             row.lost_samples,
@@ -203,8 +251,13 @@ fn table(rows: &[Row]) -> String {
             row.rss_mb
         );
     }
-    if let Some(most) = rows.iter().filter(|row| row.keeps_up()).map(|row| row.streams).max() {
-        _ = writeln!(text, "\n{most} streams kept real time, with p99 under 100 ms.");
+    text.push('\n');
+    for detection in [Detection::Shared, Detection::Alone] {
+        let kept = rows.iter().filter(|row| row.keeps_up() && row.detection == detection);
+        if let Some(most) = kept.map(|row| row.streams).max() {
+            let how = detection.as_str();
+            _ = writeln!(text, "{most} streams kept real time, with p99 under 100 ms ({how}).");
+        }
     }
     text
 }
