@@ -1,11 +1,11 @@
 //! Voice detection as a service: what it answers is what the kernel alone answers, whoever else is
 //! there.
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, time::Duration};
 
 use futures_util::future::join_all;
 use paceline_audio::{
-    segment::{SegmentEvent, Segmenter, ValidSettings},
+    segment::{SegmentEvent, SegmentSettings, Segmenter},
     silero::{Rate, Silero, StreamState},
 };
 use paceline_batch::Refused;
@@ -157,10 +157,17 @@ async fn speech_is_found_where_it_is_however_the_file_is_sent() {
         .map(|bytes| f32::from(i16::from_le_bytes(*bytes)) / 32768.0)
         .collect();
 
+    // With these pads the places are known.
+    let settings = SegmentSettings {
+        pre_speech_pad: Duration::from_millis(600),
+        post_speech_pad: Duration::ZERO,
+        ..SegmentSettings::default()
+    };
+    let settings = settings.validate().unwrap();
     let mut found = Vec::new();
     for chunk in [480, 496, 1600, 777, samples.len()] {
         let mut voice = detector.open(Rate::Hz16000);
-        let mut segmenter = Segmenter::new(ValidSettings::default(), Rate::Hz16000);
+        let mut segmenter = Segmenter::new(settings, Rate::Hz16000);
         let mut events = Vec::new();
         for mut chunk in samples.chunks(chunk) {
             while !chunk.is_empty() {

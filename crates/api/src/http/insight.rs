@@ -51,6 +51,10 @@ pub(super) async fn explain(
             format!("{}; batches, after and version are known", rejection.body_text()),
         )
     })?;
+    if which.version.as_deref() == Some("") {
+        let message = "version is empty; leave it out for the latest, or say which";
+        return Err(ApiError::new(ErrorCode::InvalidInput, message));
+    }
     let model = ModelPath { version: which.version, ..path }.find(&app.models)?;
     Ok(Json(insight::explain(&model, which.after, which.batches)))
 }
