@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| paceline_api::ws::read_message(text));
+fuzz_target!(|text: &str| paceline_api::fuzz::read_message(text));

@@ -41,6 +41,8 @@ pub use crate::{
 pub use entrance::Entrance;
 pub(crate) use serve::accept;
 pub use serve::{Budget, Listening, Places, ServeLimits, serve};
+#[cfg(feature = "fuzz")]
+pub use value::plain_value;
 
 /// A path, what it needs, and what answers there.
 type Route = (&'static str, Needs, MethodRouter<App>);

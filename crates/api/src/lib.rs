@@ -3,6 +3,8 @@
 pub mod access;
 mod app;
 mod error;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 pub mod gate;
 pub mod grpc;
 pub mod http;

@@ -6,6 +6,8 @@
 mod body;
 pub(crate) mod deepgram;
 mod deepgram_ws;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 pub(crate) mod openai;
 pub(crate) mod seed;
 pub(crate) mod voices;

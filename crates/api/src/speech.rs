@@ -10,6 +10,8 @@ mod conversation;
 pub(crate) mod deepgram;
 mod dialect;
 mod fields;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
 mod heard;
 mod name;
 pub(crate) mod openai;

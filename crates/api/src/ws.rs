@@ -117,19 +117,12 @@ impl Streams {
         F: Future<Output = ()> + Send,
     {
         let place = self.admit()?;
-        let SocketLimits { max_message, read_buffer, max_write_buffer, .. } = self.limits;
         // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
         let token = self.open.token();
-        Ok(upgrade
-            .read_buffer_size(read_buffer)
-            .write_buffer_size(0)
-            .max_write_buffer_size(max_write_buffer)
-            .max_message_size(max_message)
-            .max_frame_size(max_message)
-            .on_upgrade(move |socket| async move {
-                serve(socket).await;
-                drop((place, token));
-            }))
+        Ok(self.limits.bound(upgrade).on_upgrade(move |socket| async move {
+            serve(socket).await;
+            drop((place, token));
+        }))
     }
 }
 

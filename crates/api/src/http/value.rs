@@ -162,6 +162,28 @@ fn elements(tensor: &Tensor) -> Result<Vec<Value>, ApiError> {
     })
 }
 
+/// A way in for fuzz targets: what became a row of a tensor comes back from it.
+#[cfg(feature = "fuzz")]
+pub fn plain_value(dtype: u8, n_dims: u8, body: &[u8]) {
+    let Ok(value) = serde_json::from_slice(body) else { return };
+    let dtypes = [
+        DType::Bool,
+        DType::U8,
+        DType::U64,
+        DType::I8,
+        DType::I64,
+        DType::F32,
+        DType::F64,
+        DType::Bytes,
+    ];
+    let dtype = dtypes[usize::from(dtype) % dtypes.len()];
+    let dims = vec![Dim::Any; usize::from(n_dims % 4)];
+    let spec = TensorSpec { name: "x".to_owned(), dtype, dims };
+    if let Ok(tensor) = to_tensor(&spec, &value, true) {
+        drop(from_tensor(&tensor, true));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

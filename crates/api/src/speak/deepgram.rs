@@ -22,7 +22,7 @@ use super::{
     deepgram_ws::Conversation,
     invalid,
 };
-use crate::{ApiError, App};
+use crate::{ApiError, App, ws::SocketLimits};
 
 /// What stands in the address.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -49,7 +49,7 @@ pub(super) struct Form {
 impl Wishes {
     /// How the sound of a POST is sent. Their default is MP3, which is not made here; a client that
     /// does not say gets samples in a WAV.
-    fn form(&self) -> Result<Form, ApiError> {
+    pub(super) fn form(&self) -> Result<Form, ApiError> {
         let encoding = self.encoding.as_deref().unwrap_or("linear16");
         let container = match (encoding, self.container.as_deref()) {
             ("linear16", None | Some("wav")) => Container::Wav,
@@ -94,6 +94,12 @@ impl Wishes {
     }
 }
 
+/// The text of a body.
+pub(super) fn read(body: &[u8]) -> Result<String, ApiError> {
+    let body: Body = serde_json::from_slice(body).map_err(|error| bad_json(&error))?;
+    Ok(body.text)
+}
+
 /// `POST /v1/speak`
 pub(crate) async fn speak(
     State(app): State<App>,
@@ -102,9 +108,9 @@ pub(crate) async fn speak(
 ) -> Response {
     let spoken = async {
         let Query(wishes) = wishes.map_err(|error| invalid(error.body_text()))?;
-        let body: Body = serde_json::from_slice(&body?).map_err(|error| bad_json(&error))?;
+        let text = read(&body?)?;
         let form = wishes.form()?;
-        let request = wishes.request(&app.streams.synthesis, body.text);
+        let request = wishes.request(&app.streams.synthesis, text);
         let speech =
             Speech::begin(&app.streams.synthesis, &request, form.container, form.rate).await?;
         Ok::<_, ApiError>(respond(speech, form.container))
@@ -136,13 +142,12 @@ pub(crate) async fn converse(
     streams.synthesis.check(&probe)?;
     // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
     let token = streams.open.token();
-    let limits = streams.limits;
-    Ok(upgrade.max_message_size(limits.max_message).max_frame_size(limits.max_message).on_upgrade(
-        move |socket| async move {
-            Conversation::new(streams, wishes, form, new_id()).run(socket).await;
-            drop(token);
-        },
-    ))
+    // Sound comes in pieces of any length.
+    let limits = SocketLimits { max_write_buffer: usize::MAX, ..streams.limits };
+    Ok(limits.bound(upgrade).on_upgrade(move |socket| async move {
+        Conversation::new(streams, wishes, form, new_id()).run(socket).await;
+        drop(token);
+    }))
 }
 
 /// An error in the form that Deepgram's clients read.

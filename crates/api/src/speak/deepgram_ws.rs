@@ -41,7 +41,7 @@ struct Job {
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type")]
-enum Said {
+pub(super) enum Said {
     Speak { text: String },
     Flush,
     Clear,

@@ -21,7 +21,7 @@ use crate::{ApiError, App};
 
 /// What a client sends. What we have no use for is not looked at.
 #[derive(Debug, Deserialize)]
-struct Ask {
+pub(super) struct Ask {
     input: String,
     model: Option<String>,
     voice: Option<VoiceName>,

@@ -18,6 +18,8 @@ use axum::{
     },
     response::{IntoResponse as _, Response},
 };
+#[cfg(feature = "fuzz")]
+use paceline_pipeline::speech::Bounds;
 use paceline_types::ErrorCode;
 use serde_json::json;
 
@@ -49,7 +51,7 @@ fn open(
     request_id: &str,
 ) -> Result<Response, ApiError> {
     let upgrade = ws::asked(upgrade)?;
-    let (query, ignored) = Query::read(uri, &streams.speech)?;
+    let (query, ignored) = Query::of(uri, &streams.speech)?;
     let limits = SocketLimits { idle_timeout: IDLE, ..streams.limits };
     let live = Live::new(query, request_id);
     // Browsers cannot send a header, so their token is a subprotocol, of which one is taken.
@@ -107,6 +109,18 @@ fn refusal(error: &ApiError, request_id: &str) -> Response {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
+}
+
+/// A way in for fuzz targets: a stream that was asked for in this way.
+#[cfg(feature = "fuzz")]
+pub(super) fn fuzz(
+    uri: &Uri,
+    choose: impl FnOnce(Option<&str>) -> Result<name::Chosen, ApiError>,
+) -> Result<Live, ApiError> {
+    let (query, ignored) = Query::read(uri, &Bounds::default(), choose)?;
+    drop(fields::header(&ignored));
+    drop(query.terms());
+    Ok(Live::new(query, "id"))
 }
 
 #[cfg(test)]

@@ -95,6 +95,25 @@ fn fault(error: &ApiError) -> Value {
     json!({ "message": error.message, "type": kind, "param": null, "code": error.code.as_str() })
 }
 
+/// A way in for fuzz targets: a session of any model.
+#[cfg(feature = "fuzz")]
+pub(super) fn fuzz_realtime() -> Realtime {
+    Realtime::new(Box::new(|_| Ok("m".to_owned())), None, false)
+}
+
+/// A way in for fuzz targets: reads a form.
+#[cfg(feature = "fuzz")]
+pub(super) async fn fuzz_form(
+    headers: &HeaderMap,
+    body: axum::body::Body,
+    max: usize,
+) -> Result<(), ApiError> {
+    let mut form = form::read(headers, body, max).await?;
+    form.fields.flag("stream")?;
+    drop(fields::header(&form.fields.ignored()));
+    Ok(())
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::Realtime;

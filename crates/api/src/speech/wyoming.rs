@@ -3,7 +3,7 @@
 //!
 //! It has no tokens and no TLS, so whoever can reach its listener can use it.
 
-mod frame;
+pub(super) mod frame;
 
 use std::{future::Future, sync::Arc, time::Duration};
 

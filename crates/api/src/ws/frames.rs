@@ -18,7 +18,9 @@ use futures_util::{StreamExt as _, stream::FuturesOrdered};
 use paceline_pipeline::{CameraControl, ControlError, PushedFrame, PushedResult};
 use paceline_types::ErrorCode;
 use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
 
+use super::SocketLimits;
 use crate::{ApiError, App, access::SUBPROTOCOLS};
 
 /// Frames of one socket that have no answer yet; beyond that it is not read.
@@ -39,22 +41,24 @@ pub(crate) async fn frames(
     }
     // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
     let token = streams.open.token();
-    Ok(upgrade.max_message_size(max_body).max_frame_size(max_body).on_upgrade(
-        move |mut socket| async move {
-            tokio::select! {
-                // Whoever is gone needs no answer.
-                _ = carry(&mut socket, &cameras, &camera) => {}
-                () = streams.stop.cancelled() => {}
-            }
-            drop(socket.send(Message::Close(None)).await);
-            drop(token);
-        },
-    ))
+    // Outputs of a model are of any length.
+    let limits =
+        SocketLimits { max_message: max_body, max_write_buffer: usize::MAX, ..streams.limits };
+    Ok(limits.bound(upgrade).on_upgrade(move |mut socket| async move {
+        tokio::select! {
+            // Whoever is gone needs no answer.
+            _ = carry(&mut socket, &limits, &cameras, &camera) => {}
+            () = streams.stop.cancelled() => {}
+        }
+        drop(timeout(limits.close_timeout, socket.send(Message::Close(None))).await);
+        drop(token);
+    }))
 }
 
 /// Carries frames and answers until the client leaves.
 async fn carry(
     socket: &mut WebSocket,
+    limits: &SocketLimits,
     cameras: &Arc<dyn CameraControl>,
     camera: &str,
 ) -> Result<(), axum::Error> {
@@ -63,11 +67,15 @@ async fn carry(
     let mut number = 0_u64;
     loop {
         while let Some(answer) = answers.pop_front() {
-            socket.send(answer).await?;
+            timeout(limits.write_timeout, socket.send(answer))
+                .await
+                .map_err(axum::Error::new)??;
         }
+        let (is_waiting, has_room) = (asked.is_empty(), asked.len() < UNANSWERED);
         tokio::select! {
             Some((number, result)) = asked.next() => answers.extend(messages(number, result)),
-            message = socket.recv(), if asked.len() < UNANSWERED => {
+            () = sleep(limits.idle_timeout), if is_waiting => return Ok(()),
+            message = socket.recv(), if has_room => {
                 let data: Bytes = match message.transpose()? {
                     Some(Message::Binary(data)) => data,
                     Some(Message::Close(_)) | None => return Ok(()),

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use axum::extract::ws::WebSocketUpgrade;
+
 /// Bounds of one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SocketLimits {
@@ -24,6 +26,19 @@ pub struct SocketLimits {
     pub stall_timeout: Duration,
     /// How long a client may take to close its side.
     pub close_timeout: Duration,
+}
+
+impl SocketLimits {
+    /// The same upgrade with these bounds. What is sent is flushed at once, so that no more than one
+    /// message waits to be written.
+    pub fn bound(&self, upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
+        upgrade
+            .read_buffer_size(self.read_buffer)
+            .write_buffer_size(0)
+            .max_write_buffer_size(self.max_write_buffer)
+            .max_message_size(self.max_message)
+            .max_frame_size(self.max_message)
+    }
 }
 
 impl Default for SocketLimits {

@@ -6,6 +6,7 @@
 )]
 
 mod browser;
+mod http2;
 mod listeners;
 mod sockets;
 mod support;

@@ -34,7 +34,7 @@ pub(super) async fn hear(
     body: Body,
     request_id: &str,
 ) -> Result<Response, ApiError> {
-    let (query, ignored) = Query::read(uri, &streams.speech)?;
+    let (query, ignored) = Query::of(uri, &streams.speech)?;
     let created = name::now();
     let digest = Arc::new(Mutex::new(Sha256::new()));
     let read = Arc::clone(&digest);

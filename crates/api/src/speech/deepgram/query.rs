@@ -5,7 +5,8 @@ use std::{collections::BTreeSet, time::Duration};
 use axum::http::Uri;
 use paceline_batch::Key;
 use paceline_pipeline::speech::{
-    Encoding, INTERIM_INTERVAL, SegmentSettings, Source, Speech, Style, Terms, Utterances,
+    Bounds, Encoding, Format, INTERIM_INTERVAL, SegmentSettings, Source, Speech, Style, Terms,
+    Utterances,
 };
 
 use crate::{
@@ -38,8 +39,17 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Reads it; also what had no effect.
-    pub(super) fn read(uri: &Uri, speech: &Speech) -> Result<(Self, BTreeSet<String>), ApiError> {
+    /// Reads what is asked of these models; also what had no effect.
+    pub(super) fn of(uri: &Uri, speech: &Speech) -> Result<(Self, BTreeSet<String>), ApiError> {
+        Self::read(uri, &speech.settings().bounds, |named| name::model(speech, named))
+    }
+
+    /// The same. `choose` finds the model that a name means.
+    pub(super) fn read(
+        uri: &Uri,
+        bounds: &Bounds,
+        choose: impl FnOnce(Option<&str>) -> Result<Chosen, ApiError>,
+    ) -> Result<(Self, BTreeSet<String>), ApiError> {
         let mut fields = Fields::of_query(uri)?;
         let named = fields.text("model");
         fields.text("version");
@@ -48,8 +58,8 @@ impl Query {
             return Err(wrong(message));
         }
         let query = Self {
-            model: name::model(speech, named.as_deref())?,
-            source: source(&mut fields)?,
+            model: choose(named.as_deref())?,
+            source: source(&mut fields, bounds)?,
             multichannel: fields.flag("multichannel")?,
             interim_results: fields.flag("interim_results")?,
             endpointing: endpointing(fields.text("endpointing"))?,
@@ -97,7 +107,7 @@ impl Query {
 }
 
 /// What the audio is: raw where an encoding is named, else a container that says it itself.
-fn source(fields: &mut Fields) -> Result<Source, ApiError> {
+fn source(fields: &mut Fields, bounds: &Bounds) -> Result<Source, ApiError> {
     let encoding = fields.text("encoding");
     let rate = fields.number("sample_rate")?;
     let channels = fields.number("channels")?.unwrap_or(1);
@@ -120,7 +130,10 @@ fn source(fields: &mut Fields) -> Result<Source, ApiError> {
     let Some(rate) = rate else {
         return Err(wrong(format!("encoding={} needs sample_rate", encoding.unwrap_or_default())));
     };
-    Ok(Source::raw(raw, rate, channels))
+    // Now and not when the first audio comes: a client is told something of every channel.
+    let format = Format { rate, channels };
+    let format = format.within(bounds).map_err(|error| wrong(error.to_string()))?;
+    Ok(Source { encoding: raw, format: Some(format) })
 }
 
 fn endpointing(text: Option<String>) -> Result<Option<Duration>, ApiError> {
@@ -142,5 +155,31 @@ fn utterance_end(fields: &mut Fields) -> Result<Option<Duration>, ApiError> {
         None => Ok(None),
         Some(asked @ 1000..=5000) => Ok(Some(Duration::from_millis(asked))),
         Some(asked) => Err(wrong(format!("utterance_end_ms is {asked}; it is from 1000 to 5000"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(query: &str) -> Result<Query, String> {
+        let choose = |_: Option<&str>| {
+            Ok(Chosen { name: "m".to_owned(), version: "1".to_owned(), is_named: true })
+        };
+        let uri = format!("/v1/listen?{query}").parse().unwrap();
+        let read = Query::read(&uri, &Bounds::default(), choose);
+        read.map(|(query, _)| query).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn raw_audio_is_within_bounds_before_anything_is_said_of_its_channels() {
+        let asked = |rate, channels| {
+            read(&format!("encoding=linear16&sample_rate={rate}&channels={channels}"))
+        };
+
+        assert_eq!(asked("16000", "2").unwrap().source, Source::raw(Encoding::S16le, 16_000, 2));
+        for (rate, channels) in [("16000", "65535"), ("16000", "0"), ("1", "1"), ("16000", "-1")] {
+            assert!(asked(rate, channels).is_err(), "{rate} {channels}");
+        }
     }
 }

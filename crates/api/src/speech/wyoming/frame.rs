@@ -13,7 +13,7 @@ use tokio_util::codec::{Decoder, Encoder};
 const MAX_LINE: usize = 64 << 10;
 
 #[derive(Debug)]
-pub(super) struct Frames {
+pub(in crate::speech) struct Frames {
     /// Largest data, and largest audio, of a frame.
     max: usize,
     /// A line whose frame has not come whole.
@@ -35,7 +35,7 @@ struct Line {
 
 /// Why nothing more can be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FrameError {
+pub(in crate::speech) enum FrameError {
     #[error(transparent)]
     Socket(#[from] std::io::Error),
     #[error("a line is longer than {MAX_LINE} bytes")]
@@ -47,7 +47,7 @@ pub(super) enum FrameError {
 }
 
 impl Frames {
-    pub(super) const fn new(max: usize) -> Self {
+    pub(in crate::speech) const fn new(max: usize) -> Self {
         Self { max, line: None }
     }
 

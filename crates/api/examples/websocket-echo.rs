@@ -1,0 +1,50 @@
+//! Echoes messages over `WebSockets`, through the listener and the socket settings of the product:
+//! what `scripts/autobahn` tests. The protocols themselves echo nothing.
+//!
+//! Prints the address that it listens on.
+
+use axum::{
+    Router,
+    extract::ws::{Message, WebSocketUpgrade},
+    routing::get,
+};
+use paceline_api::{
+    http::{Budget, Listening, Places, ServeLimits, serve},
+    ws::SocketLimits,
+};
+use tokio::net::TcpListener;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// The suite sends messages of 16 MiB, and wants them back.
+const MAX_MESSAGE: usize = 32 << 20;
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let limits = SocketLimits {
+        max_message: MAX_MESSAGE,
+        max_write_buffer: 2 * MAX_MESSAGE,
+        ..SocketLimits::default()
+    };
+    let echo = move |upgrade: WebSocketUpgrade| async move {
+        limits.bound(upgrade).on_upgrade(|mut socket| async move {
+            while let Some(Ok(message)) = socket.recv().await {
+                if matches!(message, Message::Text(_) | Message::Binary(_))
+                    && socket.send(message).await.is_err()
+                {
+                    return;
+                }
+            }
+        })
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("ws://{}", listener.local_addr()?);
+    let listening = Listening {
+        listener,
+        tls: None,
+        entrance: Router::new().route("/", get(echo)).into(),
+        places: Places::new(64, 64),
+        budget: Budget::new(64 << 20),
+    };
+    serve(listening, ServeLimits::default(), TaskTracker::new(), CancellationToken::new()).await;
+    Ok(())
+}
