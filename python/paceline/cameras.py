@@ -120,9 +120,7 @@ class Producer:
         if not 1 <= len(camera.encode()) <= 128:
             raise ValueError("a camera's name has 1 to 128 bytes")
         taken = time.time_ns() // 1_000_000 if taken_ms is None else taken_ms
-        fields: dict[str, object] = {"c": camera, "t": taken}
-        if number is not None:
-            fields["q"] = number
+        fields: dict[str, object] = {"k": f"{'-' if number is None else number} {taken} {camera}"}
         if format != "raw":
             fields["f"] = format
         if dtype is not None:

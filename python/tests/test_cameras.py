@@ -33,9 +33,9 @@ class Cameras(unittest.TestCase):
         own = Producer(client, camera_key="x:<shard>:<camera>")
         own.add("cam-0", b"png", format="png", taken_ms=7)
 
-        raw = {"c": "cam-0", "t": 5, "q": 7, "y": "UINT8", "s": "1,3", "d": b"xyz"}
+        raw = {"k": "7 5 cam-0", "y": "UINT8", "s": "1,3", "d": b"xyz"}
         self.assertEqual(client.added[0], ("paceline:{s142}:frames", raw))
-        self.assertEqual(client.added[1][1], {"c": "cam-0", "t": 6, "f": "jpeg", "d": b"jpg"})
+        self.assertEqual(client.added[1][1], {"k": "- 6 cam-0", "f": "jpeg", "d": b"jpg"})
         self.assertEqual(client.added[2][0], "x:{s142}:cam-0")
 
     def test_what_makes_no_frame_is_refused(self):

@@ -10,6 +10,7 @@ use redis::{
 };
 
 use crate::{
+    label::Label,
     ring::{Ring, RingError},
     shard::{ShardId, Shards},
 };
@@ -127,7 +128,8 @@ impl Producer {
             None => None,
         };
         let add = self.waiting.cmd("XADD").arg(self.placement.key(frame.camera)).arg("*");
-        add.arg("c").arg(frame.camera).arg("q").arg(frame.number).arg("t").arg(frame.taken_ms);
+        let (number, taken_ms) = (Some(frame.number), frame.taken_ms);
+        add.arg("k").arg(Label { number, taken_ms, camera: frame.camera }.to_string());
         match frame.format {
             Format::Raw => {}
             Format::Jpeg => {

@@ -6,6 +6,7 @@
 
 use std::fmt::Display;
 
+use paceline_frames::Label;
 use redis::{Cmd, Value};
 
 use crate::{
@@ -28,6 +29,27 @@ pub(crate) struct Settled {
     pub(crate) _held: Held,
     /// It was sent to Redis before, and the answer was lost.
     pub(crate) is_uncertain: bool,
+}
+
+impl Settled {
+    /// The answer of a result that nobody has reason to doubt, as a field.
+    fn plain(&self) -> Option<(&[u8], &[u8])> {
+        match &self.verdict {
+            Verdict::Result { answer, .. } if !self.is_uncertain => Some(answer.field()),
+            _ => None,
+        }
+    }
+
+    /// How a result says which frame it is of: the frame's id, then its label.
+    fn label(&self) -> String {
+        match &self.verdict {
+            Verdict::Result { camera, seq, taken_ms, .. } => {
+                let label = Label { number: *seq, taken_ms: *taken_ms, camera };
+                format!("{} {label}", self.id)
+            }
+            Verdict::Dropped(_) | Verdict::Dead { .. } => String::new(),
+        }
+    }
 }
 
 /// What is written for a frame.
@@ -95,28 +117,29 @@ impl Form {
         keys.extend(parts.iter().map(|part| shards.lease(part.shard)));
         keys.extend(parts.iter().map(|part| shards.results(part.shard)));
         keys.extend(parts.iter().map(|part| part.stream.to_owned()));
-        let outputs = parts.iter().flat_map(|part| part.frames).find_map(Plain::of);
-        let outputs = outputs.map_or(&[][..], |plain| plain.outputs);
+        // Nearly always all answers are of one kind, which is said once.
+        let kind = parts.iter().flat_map(|part| part.frames).find_map(Settled::plain);
+        let kind = kind.map_or(&[][..], |(kind, _)| kind);
         let mut args = Args::default();
         args.add(&self.group).add(self.keep_results).add(self.keep_dead).add(parts.len());
-        args.0.push(outputs.to_vec());
+        args.0.push(kind.to_vec());
         for part in parts {
             args.add(part.token).add(part.frames.len());
-            let n_args = args.later();
-            args.add(u8::from(part.trims));
-            let kind = args.later();
-            let before = args.0.len();
-            let plain = |frame| Plain::of(frame).filter(|plain| plain.outputs == outputs);
-            let is_plain = part.frames.iter().all(|frame| plain(frame).is_some());
-            for frame in part.frames {
-                args.add(frame.id);
-                match plain(frame).filter(|_| is_plain) {
-                    Some(plain) => plain.write(&mut args),
-                    None => self.write(frame, &mut keys, &mut args),
+            let is_plain = |frame: &Settled| frame.plain().is_some_and(|(own, _)| own == kind);
+            if part.frames.iter().all(is_plain) {
+                args.add("p");
+                Self::write_plain(part.frames, &mut args);
+            } else {
+                let n_args = args.0.len();
+                args.add("");
+                for frame in part.frames {
+                    self.write(frame, &mut keys, &mut args);
                 }
+                args.0[n_args] = (args.0.len() - n_args - 1).to_string().into_bytes();
             }
-            args.0[kind] = if is_plain { b"p".to_vec() } else { b"m".to_vec() };
-            args.0[n_args] = (args.0.len() - before).to_string().into_bytes();
+        }
+        for (at, _) in parts.iter().enumerate().filter(|(_, part)| part.trims) {
+            args.add(at + 1);
         }
         let mut call = COMMIT.call(&keys);
         for arg in &args.0 {
@@ -125,17 +148,25 @@ impl Form {
         call
     }
 
+    /// Results of one kind, in the fewest words.
+    fn write_plain(frames: &[Settled], args: &mut Args) {
+        for frame in frames {
+            args.add(frame.id);
+        }
+        for frame in frames {
+            args.add(frame.label());
+            args.0.push(frame.plain().map_or_else(Vec::new, |(_, data)| data.to_vec()));
+        }
+    }
+
     /// A frame of any kind.
     fn write(&self, frame: &Settled, keys: &mut Vec<String>, args: &mut Args) {
+        args.add(frame.id);
         match &frame.verdict {
-            Verdict::Result { camera, seq, taken_ms, answer } => {
-                args.add("r").add(camera);
-                args.add(seq.map(|seq| seq.to_string()).unwrap_or_default()).add(taken_ms);
-                args.add(answer.fields.len());
-                for (name, value) in &answer.fields {
-                    args.add(name);
-                    args.0.push(value.to_vec());
-                }
+            Verdict::Result { answer, .. } => {
+                let (name, value) = answer.field();
+                args.add("r").add(frame.label());
+                args.0.extend([name.to_vec(), value.to_vec()]);
             }
             Verdict::Dropped(reason) => {
                 args.add("d").add(format_args!("dropped_{}", reason.as_str()));
@@ -148,33 +179,6 @@ impl Form {
     }
 }
 
-/// What nearly every result is: numbered, and tensors that are the same kind for all frames. It takes
-/// the fewest words.
-struct Plain<'a> {
-    camera: &'a str,
-    seq: u64,
-    taken_ms: u64,
-    outputs: &'a [u8],
-    data: &'a [u8],
-}
-
-impl<'a> Plain<'a> {
-    fn of(frame: &'a Settled) -> Option<Self> {
-        let Verdict::Result { camera, seq, taken_ms, answer } = &frame.verdict else { return None };
-        match (seq, answer.fields.as_slice()) {
-            (Some(seq), [(m, outputs), (d, data)]) if m == "m" && d == "d" => {
-                Some(Self { camera, seq: *seq, taken_ms: *taken_ms, outputs, data })
-            }
-            _ => None,
-        }
-    }
-
-    fn write(&self, args: &mut Args) {
-        args.add(self.camera).add(self.seq).add(self.taken_ms);
-        args.0.push(self.data.to_vec());
-    }
-}
-
 /// Arguments, as they are sent.
 #[derive(Default)]
 struct Args(Vec<Vec<u8>>);
@@ -183,12 +187,6 @@ impl Args {
     fn add(&mut self, arg: impl Display) -> &mut Self {
         self.0.push(format!("{arg}").into_bytes());
         self
-    }
-
-    /// A place for an argument that is not known yet.
-    fn later(&mut self) -> usize {
-        self.0.push(Vec::new());
-        self.0.len() - 1
     }
 }
 

@@ -9,7 +9,7 @@ use paceline_pipeline::{
 use paceline_types::ErrorCode;
 
 use crate::{
-    Cameras, Data, Fault, Form, Frame, Payload, PushError, Source, common::now_ms,
+    Answer, Cameras, Data, Fault, Form, Frame, Payload, PushError, Source, common::now_ms,
     config::is_camera, roster::RosterError,
 };
 
@@ -70,11 +70,9 @@ impl CameraControl for Cameras {
             let frame = Frame { camera, seq: None, taken_ms, payload };
             let unpushed =
                 |error: PushError| ControlError { code: error.code(), message: error.to_string() };
-            let mut fields = Self::push(self, frame).await.map_err(unpushed)?.fields.into_iter();
-            let (first, second) = (fields.next(), fields.next());
-            Ok(match (first, second) {
-                (Some((_, outputs)), Some((_, data))) => PushedResult::Tensors { outputs, data },
-                (json, _) => PushedResult::Json(json.map(|(_, json)| json).unwrap_or_default()),
+            Ok(match Self::push(self, frame).await.map_err(unpushed)? {
+                Answer::Tensors { outputs, data } => PushedResult::Tensors { outputs, data },
+                Answer::Json(json) => PushedResult::Json(json),
             })
         })
     }

@@ -1,5 +1,6 @@
 //! Dead letters: frames that will never have a result, kept with the reason.
 
+use paceline_frames::Label;
 use redis::Pipeline;
 
 use crate::{
@@ -135,7 +136,9 @@ fn letter(shard: ShardId, value: redis::Value) -> Option<DeadLetter> {
     Some(DeadLetter {
         shard,
         id,
-        camera: field(b"c"),
+        camera: field(b"k")
+            .and_then(|label| Some(label.parse::<Label>().ok()?.camera))
+            .or_else(|| field(b"c")),
         stream: field(b"_stream")?,
         frame: field(b"_id")?,
         reason: field(b"_reason")?,

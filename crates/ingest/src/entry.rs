@@ -3,11 +3,12 @@
 //! A producer says
 //!
 //! ```text
-//! XADD paceline:{s017}:frames * c cam-12 q 4711 t 1763241600000 d <bytes>
+//! XADD paceline:{s017}:frames * k "4711 1763241600000 cam-12" d <bytes>
 //! ```
 //!
 //! | field | meaning | when left out |
 //! |---|---|---|
+//! | `k` | the frame's label: number or `-`, time, camera | `q`, `t` and `c` say it |
 //! | `c` | the camera, 1 to 128 bytes of UTF-8 | the camera of the stream, where each has its own |
 //! | `d` | the payload | `h` must be there |
 //! | `h` | a frame handle, in place of `d` | `d` must be there |
@@ -23,7 +24,7 @@
 use std::{fmt, str::FromStr};
 
 use bytes::Bytes;
-use paceline_frames::Handle;
+use paceline_frames::{Handle, Label};
 use paceline_types::{DType, Shape};
 
 /// Longest name of a camera, in bytes.
@@ -127,10 +128,10 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
     /// No camera.
-    #[error("field `c`, the camera, is missing")]
+    #[error("field `k`, the label, or `c`, the camera, is missing")]
     NoCamera,
     /// A camera's name that cannot be one.
-    #[error("field `c` must be 1 to {MAX_CAMERA} bytes of UTF-8")]
+    #[error("a camera's name must be 1 to {MAX_CAMERA} bytes of UTF-8")]
     BadCamera,
     /// A camera in another camera's stream, or in a shard that is not its own.
     #[error("camera `{0}` does not belong into this stream")]
@@ -177,6 +178,7 @@ pub fn read(
     let mut raw = Fields::default();
     for (name, value) in fields {
         let place = match &*name {
+            b"k" => &mut raw.label,
             b"c" => &mut raw.camera,
             b"d" => &mut raw.data,
             b"h" => &mut raw.handle,
@@ -189,31 +191,23 @@ pub fn read(
         };
         *place = Some(value);
     }
-    let camera = match (raw.camera.take(), origin.camera) {
-        (None, None) => return Err(EntryError::NoCamera),
-        (None, Some(own)) => own.to_owned(),
-        (Some(name), own) => {
-            let name = String::from_utf8(name).map_err(|_| EntryError::BadCamera)?;
-            if own.is_some_and(|own| own != name) {
-                return Err(EntryError::WrongStream(clip(&name)));
-            }
-            name
-        }
-    };
+    let Label { number, taken_ms, camera } = raw.label(origin)?;
     if camera.is_empty() || MAX_CAMERA < camera.len() {
         return Err(EntryError::BadCamera);
     }
-    let seq = raw.seq.as_deref().map(|text| number(text, "q")).transpose()?;
-    let taken = raw.taken.as_deref().map(|text| number(text, "t")).transpose()?;
+    if origin.camera.is_some_and(|own| own != camera) {
+        return Err(EntryError::WrongStream(clip(&camera)));
+    }
     let payload = raw.payload()?;
     if origin.max_bytes < payload.len() {
         return Err(EntryError::TooLarge { actual: payload.len(), max: origin.max_bytes });
     }
-    Ok(Frame { camera, seq, taken_ms: taken.unwrap_or(origin.id.millis), payload })
+    Ok(Frame { camera, seq: number, taken_ms, payload })
 }
 
 #[derive(Default)]
 struct Fields {
+    label: Option<Vec<u8>>,
     camera: Option<Vec<u8>>,
     data: Option<Vec<u8>>,
     handle: Option<Vec<u8>>,
@@ -225,6 +219,21 @@ struct Fields {
 }
 
 impl Fields {
+    /// What the frame is called, in one field or in three.
+    fn label(&mut self, origin: Origin<'_>) -> Result<Label, EntryError> {
+        if let Some(label) = self.label.take() {
+            return parse(&label, "k");
+        }
+        let camera = match (self.camera.take(), origin.camera) {
+            (None, None) => return Err(EntryError::NoCamera),
+            (None, Some(own)) => own.to_owned(),
+            (Some(name), _) => String::from_utf8(name).map_err(|_| EntryError::BadCamera)?,
+        };
+        let number = self.seq.as_deref().map(|text| parse(text, "q")).transpose()?;
+        let taken = self.taken.as_deref().map(|text| parse(text, "t")).transpose()?;
+        Ok(Label { number, taken_ms: taken.unwrap_or(origin.id.millis), camera })
+    }
+
     fn payload(self) -> Result<Payload, EntryError> {
         let data = match (self.handle, self.data) {
             (Some(handle), _) => Data::Shared(parse(&handle, "h")?),
@@ -246,10 +255,6 @@ impl Fields {
 fn parse<T: FromStr>(text: &[u8], field: &'static str) -> Result<T, EntryError> {
     let text = std::str::from_utf8(text).map_err(|_| EntryError::BadField(field))?;
     text.parse().map_err(|_| EntryError::BadField(field))
-}
-
-fn number(text: &[u8], field: &'static str) -> Result<u64, EntryError> {
-    parse(text, field)
 }
 
 fn extents(text: &[u8]) -> Result<Shape, EntryError> {
@@ -299,6 +304,18 @@ mod tests {
     }
 
     #[test]
+    fn a_label_says_in_one_field_what_three_say() {
+        let frame = entry(&[("k", b"7 55 door 3"), ("d", b"xy")]).unwrap();
+
+        assert_eq!((&*frame.camera, frame.seq, frame.taken_ms), ("door 3", Some(7), 55));
+        let fields: [(&str, &[u8]); 4] =
+            [("c", b"door 3"), ("q", b"7"), ("t", b"55"), ("d", b"xy")];
+        assert_eq!(entry(&fields), Ok(frame));
+        assert_eq!(entry(&[("k", b"7 door"), ("d", b"x")]), Err(EntryError::BadField("k")));
+        assert_eq!(entry(&[("k", b"7 55 "), ("d", b"x")]), Err(EntryError::BadCamera));
+    }
+
+    #[test]
     fn a_handle_stands_in_place_of_the_bytes_and_counts_as_many() {
         let frame = entry(&[("c", b"a"), ("f", b"jpeg"), ("h", b"ring-1:2:3:77")]).unwrap();
 
@@ -329,7 +346,7 @@ mod tests {
         #[test]
         fn no_entry_makes_it_panic(fields in proptest::collection::vec(
             (prop_oneof![Just(b"c".to_vec()), Just(b"s".to_vec()), Just(b"q".to_vec()),
-                         Just(b"d".to_vec()), Just(b"f".to_vec()), any::<Vec<u8>>()],
+                         Just(b"k".to_vec()), Just(b"d".to_vec()), Just(b"f".to_vec()), any::<Vec<u8>>()],
              any::<Vec<u8>>()), 0..8))
         {
             let origin = Origin { id: EntryId::default(), camera: None, max_bytes: 50 };

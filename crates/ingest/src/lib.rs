@@ -49,7 +49,10 @@ pub use door::{Cameras, Door};
 pub use entry::{Data, EntryError, EntryId, Form, Frame, Payload};
 pub use ledger::{Counts, Reason};
 pub use link::Fault;
-pub use paceline_frames::shard::{self, ShardId, Shards};
+pub use paceline_frames::{
+    label::Label,
+    shard::{self, ShardId, Shards},
+};
 pub use policy::{Keep, Policies, Policy, Rule};
 pub use prepare::{Answer, Payloads, Prepared, Unfit};
 pub use push::PushError;

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 /// Most entries asked of one stream at once.
 const MAX_COUNT: usize = 256;
-/// Longest pause between reads that find nothing.
-const MAX_LINGER: Duration = Duration::from_millis(10);
+/// Longest pause between reads that find less than a frame for each stream. It is part of every
+/// frame's latency.
+const MAX_LINGER: Duration = Duration::from_millis(16);
 /// After so long without a frame a reader blocks.
 const IDLE_AFTER: Duration = Duration::from_millis(100);
 
@@ -68,8 +69,7 @@ impl Pace {
         if frames == 0 {
             return;
         }
-        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let mean = bytes as f64 / frames as f64;
+        let mean = ratio(bytes, frames);
         // Grows at once, since too small an estimate makes replies too large; shrinks slowly.
         let share = if self.mean_bytes < mean { 1.0 } else { 0.1 };
         self.mean_bytes = (self.mean_bytes + (mean - self.mean_bytes) * share).max(1.0);
@@ -77,21 +77,27 @@ impl Pace {
 
     /// Learns from a reply that came `waited` after the one before.
     pub(crate) fn after(&mut self, reply: Reply, waited: Duration) -> Step {
-        let longer = (self.linger * 2).min(MAX_LINGER).max(self.linger);
+        let longest = MAX_LINGER.max(self.linger);
         if reply.frames == 0 {
             self.idle += waited.max(Duration::from_millis(1));
-            return if self.idle < IDLE_AFTER { Step::Wait(longer) } else { Step::Block };
+            return if self.idle < IDLE_AFTER { Step::Wait(longest) } else { Step::Block };
         }
         self.idle = Duration::ZERO;
         self.weighed(reply.frames, reply.bytes);
-        // Asking a stream that has nothing costs as well: where most have nothing, ask less often.
-        let is_sparse = reply.frames < reply.streams;
-        Step::Wait(match (reply.is_full, is_sparse) {
-            (true, _) => Duration::ZERO,
-            (false, true) => longer,
-            (false, false) => self.linger,
-        })
+        if reply.is_full {
+            return Step::Wait(Duration::ZERO);
+        }
+        // Asking a stream costs as much as a frame of it, and frames of one stream are committed
+        // together: wait for about as many frames as streams are asked.
+        let one_each = waited.mul_f64(ratio(reply.streams, reply.frames));
+        Step::Wait(one_each.clamp(self.linger, longest))
     }
+}
+
+fn ratio(a: usize, b: usize) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    let ratio = a as f64 / b as f64;
+    ratio
 }
 
 /// What a read brought.
@@ -122,13 +128,23 @@ mod tests {
             steps.push(pace.after(Reply::default(), MAX_LINGER));
         }
 
-        assert_eq!(steps.len(), 10);
+        assert_eq!(steps.len(), 7);
         let some = Reply { streams: 4, frames: 9, bytes: 900, is_full: false };
         assert_eq!(pace.after(some, LINGER), Step::Wait(LINGER));
-        let sparse = Reply { streams: 10, ..some };
-        assert_eq!(pace.after(sparse, LINGER), Step::Wait(MAX_LINGER));
-        let full = Reply { is_full: true, ..some };
-        assert_eq!(pace.after(full, LINGER), Step::Wait(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_reader_waits_for_a_frame_of_each_stream_and_not_for_long() {
+        let mut pace = Pace::new(LINGER);
+        let mut after = |streams, frames, is_full| {
+            pace.after(Reply { streams, frames, bytes: 100 * frames, is_full }, LINGER)
+        };
+
+        assert_eq!(after(10, 10, false), Step::Wait(LINGER));
+        assert_eq!(after(20, 10, false), Step::Wait(2 * LINGER));
+        assert_eq!(after(10, 20, false), Step::Wait(LINGER));
+        assert_eq!(after(200, 10, false), Step::Wait(MAX_LINGER));
+        assert_eq!(after(200, 10, true), Step::Wait(Duration::ZERO));
     }
 
     proptest! {

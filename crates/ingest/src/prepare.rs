@@ -5,7 +5,7 @@
 //! here knows Redis or a clock. What takes long says so with [`Payloads::is_heavy`] and is then run
 //! off the async threads, a bounded number at a time.
 
-use std::{borrow::Cow, fmt, path::PathBuf};
+use std::{fmt, path::PathBuf};
 
 use bytes::Bytes;
 use paceline_frames::{Reader, ring::ReadError};
@@ -132,16 +132,31 @@ impl From<ReadError> for Unfit {
     }
 }
 
-/// The fields of a result that say what the model gave.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Answer {
-    /// Names and values, as they are written to the result stream.
-    pub fields: SmallVec<[(Cow<'static, str>, Bytes); 2]>,
+/// What the model gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The outputs as they are.
+    Tensors {
+        /// A JSON list of names, types and shapes in the words of the Open Inference Protocol.
+        outputs: Bytes,
+        /// Their bytes, one after the other.
+        data: Bytes,
+    },
+    /// An answer in words: a JSON document.
+    Json(Bytes),
 }
 
 impl Answer {
-    /// The outputs as they are: `m`, a JSON list of names, types and shapes in the words of the
-    /// Open Inference Protocol, and `d`, their bytes one after the other.
+    /// The field of a result that says it. The name tells what the value is: in a stream names that
+    /// stay the same are kept once for many entries.
+    pub(crate) fn field(&self) -> (&[u8], &[u8]) {
+        match self {
+            Self::Tensors { outputs, data } => (outputs, data),
+            Self::Json(json) => (b"j", json),
+        }
+    }
+
+    /// The outputs as they are.
     #[must_use]
     pub fn of_tensors(tensors: &[Tensor], signature: &Signature) -> Self {
         let name = |at: usize| signature.outputs.get(at).map_or("", |spec| &spec.name);
@@ -160,14 +175,13 @@ impl Answer {
             [only] => only.data().clone(),
             several => several.iter().flat_map(|tensor| tensor.data().iter().copied()).collect(),
         };
-        let described = serde_json::Value::from(described).to_string().into();
-        Self { fields: smallvec![(Cow::Borrowed("m"), described), (Cow::Borrowed("d"), data)] }
+        Self::Tensors { outputs: serde_json::Value::from(described).to_string().into(), data }
     }
 
-    /// An answer in words: `j`, a JSON document.
+    /// An answer in words.
     #[must_use]
     pub fn of_json(answer: &serde_json::Value) -> Self {
-        Self { fields: smallvec![(Cow::Borrowed("j"), answer.to_string().into())] }
+        Self::Json(answer.to_string().into())
     }
 }
 
@@ -248,7 +262,6 @@ mod tests {
         let answer = Answer::of_tensors(&[tensor.unwrap()], &signature);
 
         let expected = r#"[{"datatype":"UINT8","name":"out","shape":[1,2]}]"#;
-        assert_eq!(answer.fields[0].1, expected.as_bytes());
-        assert_eq!(answer.fields[1].1, b"hi"[..]);
+        assert_eq!(answer.field(), (expected.as_bytes(), &b"hi"[..]));
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use paceline_ingest::Shards;
+use paceline_ingest::{Label, Shards};
 use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, RedisResult, aio::MultiplexedConnection};
 use tokio::time::{Instant, sleep, timeout};
@@ -169,14 +169,16 @@ async fn read(
     for (key, entries) in reply {
         let Some(place) = keys.iter().position(|known| *known == key) else { continue };
         for (id, fields) in entries {
-            let pairs = fields.chunks_exact(2);
-            let field = |name: &str| {
-                let pair = pairs.clone().find(|pair| pair[0] == name.as_bytes());
+            let field = |is_label: bool| {
+                let pair = fields.chunks_exact(2).find(|pair| (pair[0] == b"k") == is_label);
                 pair.map(|pair| pair[1].clone()).unwrap_or_default()
             };
-            let (camera, data) = (field("c"), field("d"));
-            let camera = String::from_utf8_lossy(&camera);
-            let number = String::from_utf8_lossy(&field("q")).parse().unwrap_or_default();
+            let (label, data) = (field(true), field(false));
+            let label = String::from_utf8_lossy(&label);
+            let label = label.split_once(' ').and_then(|(_, label)| label.parse::<Label>().ok());
+            let (camera, number) = label.map_or_else(Default::default, |label| {
+                (label.camera, label.number.unwrap_or_default())
+            });
             let now = Instant::now();
             match film.result(&camera, number, data == u64::to_le_bytes(number)) {
                 Ok(sent) => stage.ledger.settle("cameras", sent, now, &Outcome::Right),

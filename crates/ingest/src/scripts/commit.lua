@@ -4,22 +4,28 @@
 --
 -- A part is frames of one stream. KEYS: ledger; the leases of all parts, their result streams, their
 --   streams; then dead letter streams.
--- ARGV: group, results to keep, dead letters to keep, number of parts, what the outputs are; then per
---   part its token, how many frames, how many arguments they have, whether the results are trimmed
---   ('1'), and what the frames are. 'p': results, each its id, camera, number, time and bytes. 'm': all
---   sorts, each its id and kind. 'r' (result): camera, number, time, how many fields, fields. 'x' (dead
+-- ARGV: group, results to keep, dead letters to keep, number of parts, what the answers are; then per
+--   part its token, how many frames, and what they are; last the parts whose results are trimmed.
+--   'p', plain: the ids of all frames, then of each its label and its bytes. A number, mixed: that many
+--   arguments, of each frame its id and kind. 'r' (result): label, what it is, bytes. 'x' (dead
 --   letter): place of the dead letters in KEYS, reason, tries. 'd' (dropped): name of the count.
 -- Reply: what was not settled now, each as part, frame (0: all, for somebody else owns the shard) and 0
---   (settled before) or what went wrong. Most of the time that is nothing: saying 'settled' for each
---   frame would cost a tenth of the whole step, and so would reading globals in the loop.
-local ARGV, KEYS, call, type = ARGV, KEYS, redis.pcall, type
-local group, outputs, n_parts = ARGV[1], ARGV[5], tonumber(ARGV[4])
-local owners = redis.call('MGET', unpack(KEYS, 2, n_parts + 1))
+--   (settled before) or what went wrong. Most of the time that is nothing.
+--
+-- What costs here is the number of calls and of their arguments, and then reading globals in a loop.
+local ARGV, KEYS, type, unpack, tonumber = ARGV, KEYS, type, unpack, tonumber
+local call, must = redis.pcall, redis.call
+local group, answer, n_parts = ARGV[1], ARGV[5], tonumber(ARGV[4])
+local owners = must('MGET', unpack(KEYS, 2, n_parts + 1))
 local counts, committed, reply = {}, 0, {}
 
 local function note(part, frame, what)
     local n = #reply
     reply[n + 1], reply[n + 2], reply[n + 3] = part, frame, what
+end
+
+local function count(name, n)
+    counts[name] = (counts[name] or 0) + n
 end
 
 local function copy_of(stream, id)
@@ -35,18 +41,8 @@ end
 local function write(at, id, results, stream)
     local kind = ARGV[at + 1]
     if kind == 'r' then
-        local first = at + 6
-        local after = first + 2 * tonumber(ARGV[at + 5])
-        local number = ARGV[at + 3]
-        local entry
-        if number == '' then
-            entry = call('XADD', results, '*', 'c', ARGV[at + 2], 'i', id, 't', ARGV[at + 4],
-                unpack(ARGV, first, after - 1))
-        else
-            entry = call('XADD', results, '*', 'c', ARGV[at + 2], 'i', id, 'q', number, 't',
-                ARGV[at + 4], unpack(ARGV, first, after - 1))
-        end
-        return entry, results, 'committed', after
+        local entry = call('XADD', results, '*', 'k', ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+        return entry, results, 'committed', at + 5
     elseif kind == 'x' then
         local dead = KEYS[tonumber(ARGV[at + 2])]
         local entry = call('XADD', dead, 'MAXLEN', '~', ARGV[3], '*', '_stream', stream, '_id', id,
@@ -56,54 +52,78 @@ local function write(at, id, results, stream)
     return false, false, ARGV[at + 2], at + 3
 end
 
-local at = 6
-for part = 1, n_parts do
-    local n_frames, after = tonumber(ARGV[at + 1]), at + 5 + tonumber(ARGV[at + 2])
-    if owners[part] ~= ARGV[at] then
-        note(part, 0, 0)
-    else
-        local results, stream = KEYS[1 + n_parts + part], KEYS[1 + 2 * n_parts + part]
-        local trims, is_plain = ARGV[at + 3] == '1', ARGV[at + 4] == 'p'
-        at = at + 5
-        for frame = 1, n_frames do
-            local id = ARGV[at]
-            local entry, into, name = false, results, false
-            if is_plain then
-                entry = call('XADD', results, '*', 'c', ARGV[at + 1], 'i', id, 'q', ARGV[at + 2],
-                    't', ARGV[at + 3], 'm', outputs, 'd', ARGV[at + 4])
-                at = at + 5
+-- Frames of all sorts, one by one.
+local function settle_mixed(part, at, n_frames, results, stream)
+    for frame = 1, n_frames do
+        local id = ARGV[at]
+        local entry, into, name
+        entry, into, name, at = write(at, id, results, stream)
+        if type(entry) == 'table' then
+            note(part, frame, entry.err)
+        else
+            -- A frame that is neither pending nor in its stream was settled before.
+            local acked = call('XACK', stream, group, id)
+            if call('XDEL', stream, id) == 1 or acked == 1 then
+                count(name, 1)
             else
-                entry, into, name, at = write(at, id, results, stream)
-            end
-            if type(entry) == 'table' then
-                note(part, frame, entry.err)
-            else
-                -- A frame that is neither pending nor in its stream was settled before.
-                local acked = call('XACK', stream, group, id)
-                if call('XDEL', stream, id) == 1 or acked == 1 then
-                    if is_plain then
-                        committed = committed + 1
-                    else
-                        counts[name] = (counts[name] or 0) + 1
-                    end
-                else
-                    note(part, frame, 0)
-                    if entry then
-                        redis.call('XDEL', into, entry)
-                    end
+                note(part, frame, 0)
+                if entry then
+                    must('XDEL', into, entry)
                 end
             end
         end
-        if trims then
-            call('XTRIM', results, 'MAXLEN', '~', ARGV[2])
+    end
+end
+
+-- Results that nobody has reason to doubt: acknowledged and deleted together, where all were pending.
+local function settle_plain(part, at, n_frames, results, stream)
+    local last = at + n_frames - 1
+    local entry = call('XADD', results, '*', 'k', ARGV[last + 1], answer, ARGV[last + 2])
+    if type(entry) == 'table' then
+        -- The key holds something else, so none can be written.
+        for frame = 1, n_frames do
+            note(part, frame, entry.err)
+        end
+        return
+    end
+    for value = last + 3, last + 2 * n_frames, 2 do
+        must('XADD', results, '*', 'k', ARGV[value], answer, ARGV[value + 1])
+    end
+    if call('XACK', stream, group, unpack(ARGV, at, last)) == n_frames then
+        call('XDEL', stream, unpack(ARGV, at, last))
+        committed = committed + n_frames
+        return
+    end
+    local written = must('XREVRANGE', results, '+', '-', 'COUNT', n_frames)
+    for frame = 1, n_frames do
+        if call('XDEL', stream, ARGV[at + frame - 1]) == 1 then
+            committed = committed + 1
+        else
+            note(part, frame, 0)
+            must('XDEL', results, written[n_frames + 1 - frame][1])
         end
     end
-    at = after
+end
+
+local at = 6
+for part = 1, n_parts do
+    local n_frames, first = tonumber(ARGV[at + 1]), at + 3
+    local is_plain = ARGV[at + 2] == 'p'
+    if owners[part] ~= ARGV[at] then
+        note(part, 0, 0)
+    else
+        local settle = is_plain and settle_plain or settle_mixed
+        settle(part, first, n_frames, KEYS[1 + n_parts + part], KEYS[1 + 2 * n_parts + part])
+    end
+    at = first + (is_plain and 3 * n_frames or tonumber(ARGV[at + 2]))
 end
 if committed > 0 then
-    counts.committed = (counts.committed or 0) + committed
+    count('committed', committed)
+end
+for trimmed = at, #ARGV do
+    call('XTRIM', KEYS[1 + n_parts + tonumber(ARGV[trimmed])], 'MAXLEN', '~', ARGV[2])
 end
 for name, n in pairs(counts) do
-    redis.call('HINCRBY', KEYS[1], name, n)
+    must('HINCRBY', KEYS[1], name, n)
 end
 return reply

@@ -44,7 +44,7 @@ async fn what_is_no_frame_goes_to_the_dead_letters_and_the_others_do_not_notice(
     let letters = running.cameras.dead_letters(100).await.unwrap();
     let reasons: Vec<&str> = letters.iter().map(|letter| &*letter.reason).collect();
     let expected = [
-        "field `c`, the camera, is missing",
+        "`c`, the camera, is missing",
         "field `d`, the payload",
         "raw, jpeg or png",
         "takes no pictures",
@@ -52,7 +52,7 @@ async fn what_is_no_frame_goes_to_the_dead_letters_and_the_others_do_not_notice(
         "`INPUT` is UINT8, but FP32 was given",
         "1001 bytes; at most 1000",
         "does not belong into this stream",
-        "field `c`, the camera, is missing",
+        "`c`, the camera, is missing",
     ];
     assert_eq!(reasons.len(), expected.len(), "{reasons:?}");
     for expected in expected {

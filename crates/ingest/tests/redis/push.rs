@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use paceline_ingest::{
-    Cameras, Config, Data, Form, Frame, Keep, Payload, PushError, Reason, Rule, Source,
+    Answer, Cameras, Config, Data, Form, Frame, Keep, Payload, PushError, Reason, Rule, Source,
 };
 use tokio::task::JoinSet;
 
@@ -30,8 +30,9 @@ async fn push(
     number: u64,
 ) -> (String, u64, Result<u64, PushError>) {
     let answer = cameras.push(frame(&camera, number)).await;
-    let number_in = |answer: paceline_ingest::Answer| {
-        u64::from_le_bytes(answer.fields[1].1[..8].try_into().unwrap())
+    let number_in = |answer: Answer| match answer {
+        Answer::Tensors { data, .. } => u64::from_le_bytes(data[..8].try_into().unwrap()),
+        Answer::Json(json) => panic!("{json:?}"),
     };
     (camera, number, answer.map(number_in))
 }

@@ -12,7 +12,7 @@ use std::{
 
 use paceline_backend::simulated::{self, Simulated};
 use paceline_batch::Settings;
-use paceline_ingest::{Cameras, Config, Layout, Shards, Totals};
+use paceline_ingest::{Cameras, Config, Label, Layout, Shards, Totals};
 use paceline_pipeline::{
     Blueprint, Mode, Model, Models, SequenceLimits, VersionPolicy, adapt::Adapter,
 };
@@ -414,10 +414,12 @@ pub(crate) async fn results_of(server: &Server, key: &str) -> HashMap<String, Ve
     let entries: Vec<(String, HashMap<String, Value>)> =
         range.query_async(&mut connection).await.unwrap();
     for (_, mut fields) in entries {
-        let camera: String = redis::from_redis_value(fields.remove("c").unwrap()).unwrap();
-        let seq: u64 = redis::from_redis_value(fields.remove("q").unwrap()).unwrap();
+        let label: String = redis::from_redis_value(fields.remove("k").unwrap()).unwrap();
+        let Label { number, camera, .. } = label.split_once(' ').unwrap().1.parse().unwrap();
+        let seq = number.unwrap();
         // The model answers its input, so the payload says again whose frame it was.
-        let data: Vec<u8> = redis::from_redis_value(fields.remove("d").unwrap()).unwrap();
+        let (_, data) = fields.into_iter().next().unwrap();
+        let data: Vec<u8> = redis::from_redis_value(data).unwrap();
         assert_eq!(data[..8], seq.to_le_bytes(), "the result of another frame");
         found.entry(camera).or_default().push(seq);
     }

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use hdrhistogram::Histogram;
-use paceline_frames::Shards;
+use paceline_frames::{Label, Shards};
 use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value, aio::MultiplexedConnection};
 
 use super::payload::is_own;
@@ -165,20 +165,14 @@ impl Judge {
 
     fn judge(&mut self, id: &str, fields: &HashMap<Vec<u8>, Vec<u8>>) {
         let text = |name: &[u8]| fields.get(name).and_then(|value| std::str::from_utf8(value).ok());
-        let (Some(camera), Some(number)) =
-            (text(b"c"), text(b"q").and_then(|number| number.parse::<u64>().ok()))
-        else {
-            return;
-        };
-        if self.echoes && fields.get(&b"d"[..]).is_none_or(|data| !is_own(camera, number, data)) {
+        let label = text(b"k").and_then(|text| text.split_once(' ')?.1.parse().ok());
+        let Some(Label { number: Some(number), taken_ms, camera }) = label else { return };
+        let answer = fields.iter().find(|(name, _)| &***name != b"k").map(|(_, answer)| answer);
+        if self.echoes && answer.is_none_or(|answer| !is_own(&camera, number, answer)) {
             self.seen.wrong += 1;
         }
-        let taken = text(b"t").and_then(|taken| taken.parse::<u64>().ok()).unwrap_or(0);
         let written = id.split_once('-').and_then(|(millis, _)| millis.parse::<u64>().ok());
-        if !self.cameras.contains_key(camera) {
-            self.cameras.insert(camera.to_owned(), Camera::default());
-        }
-        let Some(state) = self.cameras.get_mut(camera) else { return };
+        let state = self.cameras.entry(camera).or_default();
         if !state.mark(number) {
             self.seen.duplicated += 1;
             return;
@@ -186,8 +180,8 @@ impl Judge {
         self.seen.results += 1;
         self.seen.reordered += u64::from(number < state.next);
         state.next = state.next.max(number + 1);
-        if let Some(written) = written.filter(|_| self.from_ms <= taken) {
-            self.seen.latency_ms.saturating_record(written.saturating_sub(taken).max(1));
+        if let Some(written) = written.filter(|_| self.from_ms <= taken_ms) {
+            self.seen.latency_ms.saturating_record(written.saturating_sub(taken_ms).max(1));
         }
     }
 
