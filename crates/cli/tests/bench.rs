@@ -1,4 +1,4 @@
-//! `paceline bench http` and `grpc` as a user runs them, and the server that they start.
+//! `paceline bench http`, `grpc` and `cameras` as a user runs them, and the servers that they start.
 
 use std::{
     fs,
@@ -135,4 +135,27 @@ fn a_server_stops_well_when_its_standard_input_ends() {
 
     assert!(server.wait().unwrap().success());
     drop(log);
+}
+
+#[test]
+fn frames_of_any_number_of_cameras_and_of_any_kind_have_their_results() {
+    let line = "bench cameras --each-cameras 5,50 --each-payload raw,handle --rate 300 --seconds 1 \
+                --no-baseline --json";
+    let reports = json("cameras", line);
+
+    let reports = reports.as_array().unwrap();
+    let run = |report: &Value| (report["payload"].clone(), report["cameras"].clone());
+    let expected = [("raw", 5), ("raw", 50), ("handle", 5), ("handle", 50)];
+    assert_eq!(
+        reports.iter().map(run).collect::<Vec<_>>(),
+        expected.map(|(payload, cameras)| (payload.into(), cameras.into()))
+    );
+    for report in reports {
+        let count = |name: &str| report[name].as_u64().unwrap();
+        // Two seconds to warm up and one that is measured.
+        assert_eq!((count("frames_in"), count("committed")), (900, 900), "{report}");
+        let amiss = ["lost", "duplicated", "reordered", "wrong", "dropped", "dead_lettered"];
+        assert!(amiss.iter().all(|name| count(name) == 0), "{report}");
+    }
+    assert_eq!(n_alive("cameras"), 0, "no server is left behind");
 }

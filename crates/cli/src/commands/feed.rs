@@ -88,6 +88,11 @@ pub(crate) enum PayloadArg {
 }
 
 impl PayloadArg {
+    /// As it is written on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
     pub(crate) const fn kind(self) -> Kind {
         match self {
             Self::Raw => Kind::Raw,

@@ -9,15 +9,18 @@ mod report;
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::Args;
-use paceline_load::cameras::{Judge, RedisServer};
+use paceline_load::{
+    Search,
+    cameras::{Judge, RedisServer},
+};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
 
-use self::report::{Report, table};
+use self::report::{Found, Report, table};
 use super::{own_server::OwnServer, process::Usage};
 use crate::{
     args::ConfigArgs,
@@ -30,6 +33,9 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(250);
 /// What a rate must keep to count as held.
 const P99_MS: f64 = 50.0;
+/// Results of larger frames are as small as a detector's; those of smaller ones are their frames, so
+/// that each can be checked.
+const LARGEST_ECHO: usize = 1024;
 
 /// Feed frames of simulated cameras through Redis and a server, and judge the results.
 ///
@@ -49,6 +55,13 @@ pub(crate) struct CamerasArgs {
     /// Look for the highest rate that is held, with p99 under 50 ms and nothing lost
     #[arg(long, conflicts_with_all = ["redis", "url"])]
     find_max: bool,
+    /// Measure with each of these numbers of cameras, one after the other, instead of --cameras
+    #[arg(long, value_name = "N,N...", value_delimiter = ',', conflicts_with = "find_max",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    each_cameras: Vec<u32>,
+    /// Measure with each of these payloads, one after the other, instead of --payload
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "find_max")]
+    each_payload: Vec<PayloadArg>,
     /// Do not measure the other ways of reading
     #[arg(long)]
     no_baseline: bool,
@@ -78,24 +91,49 @@ pub(super) fn run(args: &CamerasArgs) -> anyhow::Result<String> {
         if let (Some(tasks), Some(redis)) = (args.read_as_seed, &args.redis) {
             return baseline::read(redis, &args.frames, tasks).await;
         }
-        let reports = if args.find_max {
-            find_max(args).await?
-        } else {
-            vec![measure(args, args.frames.rate).await?]
-        };
-        if !args.json {
-            return Ok(table(&reports));
+        if args.find_max {
+            let found = find_max(args).await?;
+            return if args.json { in_json(&found) } else { Ok(found.text()) };
         }
-        let text = match &*reports {
-            [only] if !args.find_max => serde_json::to_string_pretty(only)?,
-            several => serde_json::to_string_pretty(several)?,
-        };
-        Ok(text + "\n")
+        let mut reports = Vec::new();
+        for frames in each(args) {
+            reports.push(measure(args, &frames).await?);
+        }
+        match &*reports {
+            _ if !args.json => Ok(table(&reports)),
+            [only] => in_json(only),
+            several => in_json(&several),
+        }
     })
 }
 
-/// One run at a rate, with servers of its own where none are given.
-async fn measure(args: &CamerasArgs, rate: f64) -> anyhow::Result<Report> {
+fn in_json(found: &impl serde::Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(found)? + "\n")
+}
+
+/// The frames of each run.
+fn each(args: &CamerasArgs) -> Vec<FrameArgs> {
+    let (cameras, payloads) = ([args.frames.cameras], [args.frames.payload]);
+    let cameras = if args.each_cameras.is_empty() { &cameras } else { &*args.each_cameras };
+    let payloads = if args.each_payload.is_empty() { &payloads } else { &*args.each_payload };
+    let mut each = Vec::new();
+    for &payload in payloads {
+        each.extend(cameras.iter().map(|&cameras| FrameArgs {
+            cameras,
+            payload,
+            ..args.frames.clone()
+        }));
+    }
+    each
+}
+
+/// Whether results are their frames.
+fn echoes(frames: &FrameArgs) -> bool {
+    frames.echoes() && frames.size <= LARGEST_ECHO
+}
+
+/// One run, with servers of its own where none are given.
+async fn measure(args: &CamerasArgs, frames: &FrameArgs) -> anyhow::Result<Report> {
     let missing = || format!("{} does not start", args.redis_server.display());
     let own_redis = if args.redis.is_some() {
         None
@@ -104,18 +142,17 @@ async fn measure(args: &CamerasArgs, rate: f64) -> anyhow::Result<Report> {
     };
     let redis = own_redis.as_ref().map(|own| &own.url).or(args.redis.as_ref());
     let redis = redis.context("no Redis")?.clone();
-    let frames = FrameArgs { rate, ..args.frames.clone() };
     let server = match &args.url {
         Some(_) => None,
-        None => Some(OwnServer::start(&args.config, Some(&configuration(&frames, &redis))).await?),
+        None => Some(OwnServer::start(&args.config, Some(&configuration(frames, &redis))).await?),
     };
-    let mut report = judged(&frames, &redis, args.seconds, server.as_ref()).await?;
+    let mut report = judged(frames, &redis, args.seconds, server.as_ref()).await?;
     drop(server);
     if own_redis.is_some() && !args.no_baseline && !args.find_max {
         let time = Duration::from_secs(args.seconds.min(10));
-        report.seed_style = Some(baseline::measure(&redis, &frames, 32, time).await?);
+        report.seed_style = Some(baseline::measure(&redis, frames, 32, time).await?);
         report.one_task_per_camera =
-            Some(baseline::measure(&redis, &frames, frames.cameras, time).await?);
+            Some(baseline::measure(&redis, frames, frames.cameras, time).await?);
     }
     Ok(report)
 }
@@ -127,7 +164,7 @@ async fn judged(
     server: Option<&OwnServer>,
 ) -> anyhow::Result<Report> {
     let mut cameras = frames.feed(redis).await?;
-    let mut judge = Judge::connect(redis, &frames.shards(), frames.echoes()).await?;
+    let mut judge = Judge::connect(redis, &frames.shards(), echoes(frames)).await?;
     let usage = || server.map(|server| Usage::of(&server.pid()));
     let warm = cameras.run(WARM_UP).await?.all();
     judge.time_from(paceline_load::cameras::now_ms());
@@ -158,6 +195,7 @@ async fn judged(
     let latency = |share| Report::count(seen.latency_ms.value_at_quantile(share));
     Ok(Report {
         cameras: frames.cameras,
+        payload: frames.payload.name(),
         rate: frames.rate,
         frames_in: fed.all(),
         committed: seen.results,
@@ -175,6 +213,7 @@ async fn judged(
         sent_late_ms: fed.latest.as_secs_f64() * 1e3,
         redis_cpu_us_per_frame: per_frame((after.0 - before.0) * 1e6),
         server_cpu_us_per_frame: server.map(|(a, b)| per_frame((b.cpu_s - a.cpu_s) * 1e6)),
+        rss_begin_mb: before.1.map(|usage| usage.rss_mb),
         rss_mb: after.1.map(|usage| usage.rss_mb),
         context_switches_per_frame: server.map(|(a, b)| per_frame(b.switches - a.switches)),
         seed_style: None,
@@ -182,27 +221,17 @@ async fn judged(
     })
 }
 
-/// Doubles until it is too much, then halves the distance until it is small.
-async fn find_max(args: &CamerasArgs) -> anyhow::Result<Vec<Report>> {
-    let (mut good, mut bad) = (0.0, None);
-    let mut next = args.frames.rate;
-    let mut reports: Vec<Report> = Vec::new();
-    while bad.is_none_or(|bad: f64| good * 1.05 < bad) {
-        ensure!(reports.len() < 16, "no rate was found that is held and none that is not");
-        let report = measure(args, next).await?;
-        let is_held = report.lost + report.duplicated + report.reordered == 0
-            && report.p99_ms < P99_MS
-            && next * 0.98 <= report.fps;
-        if is_held {
-            good = next;
-        } else {
-            bad = Some(next);
-        }
-        reports.push(report);
-        next = bad.map_or(next * 2.0, |bad| f64::midpoint(good, bad));
+/// The highest rate that is held.
+async fn find_max(args: &CamerasArgs) -> anyhow::Result<Found> {
+    let mut search = Search::new(args.frames.rate);
+    let mut runs: Vec<Report> = Vec::new();
+    while let Some(rate) = search.next() {
+        let report = measure(args, &FrameArgs { rate, ..args.frames.clone() }).await?;
+        search.learn(report.is_held(P99_MS));
+        runs.push(report);
     }
-    reports.sort_by(|a, b| a.rate.total_cmp(&b.rate));
-    Ok(reports)
+    runs.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+    Ok(Found { highest_rate: search.found(), runs })
 }
 
 /// A server that reads these frames.
@@ -217,6 +246,7 @@ fn configuration(frames: &FrameArgs, redis: &str) -> String {
         }
         PayloadArg::Raw | PayloadArg::Handle => "",
     };
+    let answer = if echoes(frames) { "identity" } else { "count" };
     let (prefix, key, shards) = (&frames.prefix, &frames.camera_key, frames.shards);
     let ring = match frames.payload {
         PayloadArg::Handle => {
@@ -231,6 +261,6 @@ fn configuration(frames: &FrameArgs, redis: &str) -> String {
          discover = \"1s\"\n{ring}\
          [models.frames]\nbackend = \"simulated\"\n{picture}\
          [models.frames.batch]\nmax_items = 64\n\
-         [models.frames.simulated]\ndtype = \"UINT8\"\ncurve = [[1, 2.02], [64, 3.28]]\n"
+         [models.frames.simulated]\ndtype = \"UINT8\"\nanswer = \"{answer}\"\ncurve = [[1, 2.02], [64, 3.28]]\n"
     )
 }

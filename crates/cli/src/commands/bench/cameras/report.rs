@@ -8,6 +8,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Report {
     pub(super) cameras: u32,
+    /// What the frames carry.
+    pub(super) payload: String,
     pub(super) rate: f64,
     pub(super) frames_in: u64,
     pub(super) committed: u64,
@@ -30,6 +32,8 @@ pub(super) struct Report {
     /// Everything that Redis did for a frame: adding, reading, committing, reading the result.
     pub(super) redis_cpu_us_per_frame: f64,
     pub(super) server_cpu_us_per_frame: Option<f64>,
+    /// Memory of the server when the warm-up was over.
+    pub(super) rss_begin_mb: Option<f64>,
     pub(super) rss_mb: Option<f64>,
     pub(super) context_switches_per_frame: Option<f64>,
     /// The same frames, read by 32 tasks, one command for each camera and one for each frame.
@@ -49,7 +53,32 @@ pub(super) struct Other {
     pub(super) context_switches_per_frame: f64,
 }
 
+/// What a rate search found.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Found {
+    /// The highest rate that was held, in frames a second.
+    pub(super) highest_rate: Option<f64>,
+    /// Every rate that was tried, the lowest first.
+    pub(super) runs: Vec<Report>,
+}
+
+impl Found {
+    pub(super) fn text(&self) -> String {
+        let verdict = match self.highest_rate {
+            Some(rate) => format!("the highest rate that is held: {rate:.0} frames/s\n"),
+            None => "no rate is held\n".to_owned(),
+        };
+        table(&self.runs) + &verdict
+    }
+}
+
 impl Report {
+    /// Whether this rate is held: every frame has its result in time.
+    pub(super) fn is_held(&self, p99_ms: f64) -> bool {
+        let amiss = self.lost + self.duplicated + self.reordered + self.wrong + self.refused;
+        amiss == 0 && self.p99_ms < p99_ms && self.rate * 0.98 <= self.fps
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2^52")]
     pub(super) const fn count(n: u64) -> f64 {
         n as f64
@@ -58,8 +87,9 @@ impl Report {
 
 pub(super) fn table(reports: &[Report]) -> String {
     let mut text = format!(
-        "{:>8}{:>10}{:>10}{:>7}{:>8}{:>7}{:>9}{:>9}{:>9}{:>12}{:>13}{:>9}{:>11}\n",
+        "{:>8}{:>8}{:>10}{:>10}{:>7}{:>8}{:>7}{:>9}{:>9}{:>9}{:>12}{:>13}{:>9}{:>11}\n",
         "cameras",
+        "payload",
         "offered",
         "fps",
         "lost",
@@ -79,8 +109,9 @@ pub(super) fn table(reports: &[Report]) -> String {
         };
         _ = writeln!(
             text,
-            "{:>8}{:>10.0}{:>10.0}{:>7}{:>8}{:>7}{:>9.0}{:>9.0}{:>9.0}{:>12.1}{:>13}{:>9}{:>11}",
+            "{:>8}{:>8}{:>10.0}{:>10.0}{:>7}{:>8}{:>7}{:>9.0}{:>9.0}{:>9.0}{:>12.1}{:>13}{:>9}{:>11}",
             report.cameras,
+            report.payload,
             report.rate,
             report.fps,
             report.lost,
