@@ -9,5 +9,5 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    generate::generate(&root.join("proto"), &root.join("src/oip/generated"))
+    generate::generate(&root.join("proto"), &root.join("src"))
 }

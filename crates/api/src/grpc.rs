@@ -1,11 +1,13 @@
-//! The gRPC door: the Open Inference Protocol, health and reflection.
+//! The gRPC door: the Open Inference Protocol, frames of cameras, health and reflection.
 //!
 //! It is a set of routes like the HTTP door and is served by the same [`serve`](crate::http::serve):
 //! every call is a task of its own, also where one connection carries them all, and a client that
 //! leaves drops its call, which withdraws what it asked for.
 
 mod caller;
+pub mod cameras;
 mod deadline;
+mod frames;
 mod health;
 mod infer;
 mod methods;
@@ -21,7 +23,7 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use tonic_health::pb::{self as health_proto, health_server::HealthServer};
 use tower::util::MapRequestLayer;
 
-use self::{health::Health, service::Door};
+use self::{cameras::cameras_server::CamerasServer, frames::Frames, health::Health, service::Door};
 use crate::{
     App,
     gate::{Gate, Guard, Wire},
@@ -49,6 +51,9 @@ pub fn router(app: App, gate: Gate, stop: CancellationToken) -> Result<Router, D
     let max_message = app.max_body;
     let guard = Guard::new(Arc::new(gate), Wire::Grpc, METHODS.iter().copied());
     let health = HealthServer::new(Health::new(app.clone(), stop.clone()));
+    let frames = CamerasServer::new(Frames::new(app.clone(), stop.clone()))
+        .max_decoding_message_size(max_message)
+        .max_encoding_message_size(MAX_ANSWER);
     let door = GrpcInferenceServiceServer::new(Door::new(app, stop.clone()))
         .max_decoding_message_size(max_message)
         .max_encoding_message_size(MAX_ANSWER)
@@ -59,9 +64,11 @@ pub fn router(app: App, gate: Gate, stop: CancellationToken) -> Result<Router, D
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(proto::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(cameras::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(health_proto::FILE_DESCRIPTOR_SET)
     };
     let routes = Routes::new(door)
+        .add_service(frames)
         .add_service(health)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);

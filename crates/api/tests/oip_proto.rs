@@ -67,17 +67,21 @@ fn every_field_has_the_number_and_type_that_clients_give_it() {
 
 #[test]
 fn the_checked_in_code_is_what_the_proto_files_generate() {
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oip-generated");
-    fs::create_dir_all(&out).unwrap();
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("generated");
+    for (_, _, folder) in generate::PACKAGES {
+        fs::create_dir_all(out.join(folder)).unwrap();
+    }
     generate::generate(&root().join("proto"), &out).unwrap();
 
-    for file in generate::FILES {
-        let fresh = fs::read(out.join(file)).unwrap();
-        let kept = fs::read(root().join("src/oip/generated").join(file)).unwrap();
-        assert!(
-            fresh == kept,
-            "{file} is stale; run `cargo run -p paceline-api --example generate-proto`"
-        );
+    for (package, _, folder) in generate::PACKAGES {
+        for file in generate::files(package) {
+            let fresh = fs::read(out.join(folder).join(&file)).unwrap();
+            let kept = fs::read(root().join("src").join(folder).join(&file)).unwrap();
+            assert!(
+                fresh == kept,
+                "{file} is stale; run `cargo run -p paceline-api --example generate-proto`"
+            );
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::access::{Needs, Role};
 
 const ALL: Needs = Needs::Nothing;
 const INFER: Needs = Needs::Role(Role::Infer);
+const STREAM: Needs = Needs::Role(Role::Stream);
 const ADMIN: Needs = Needs::Role(Role::Admin);
 
 /// The path of every method and what it needs. One that is not here is open to no stranger.
@@ -29,6 +30,7 @@ pub const METHODS: &[(&str, Needs)] = &[
     ("/inference.GRPCInferenceService/CudaSharedMemoryUnregister", INFER),
     ("/inference.GRPCInferenceService/TraceSetting", ADMIN),
     ("/inference.GRPCInferenceService/LogSettings", ADMIN),
+    ("/paceline.v1.Cameras/Push", STREAM),
     ("/grpc.health.v1.Health/Check", ALL),
     ("/grpc.health.v1.Health/Watch", ALL),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", INFER),
@@ -38,6 +40,7 @@ pub const METHODS: &[(&str, Needs)] = &[
 /// Whether a path is that of a method whose client sends one message after the other.
 pub(crate) fn is_stream(path: &str) -> bool {
     path == "/inference.GRPCInferenceService/ModelStreamInfer"
+        || path == "/paceline.v1.Cameras/Push"
         || path.starts_with("/grpc.reflection.")
 }
 
@@ -48,7 +51,7 @@ mod tests {
     use prost_reflect::DescriptorPool;
 
     use super::*;
-    use crate::oip::proto;
+    use crate::{grpc::cameras, oip::proto};
 
     #[test]
     fn every_method_that_is_offered_says_what_it_needs() {
@@ -56,6 +59,7 @@ mod tests {
         let mut streams = Vec::new();
         for set in [
             proto::FILE_DESCRIPTOR_SET,
+            cameras::FILE_DESCRIPTOR_SET,
             tonic_health::pb::FILE_DESCRIPTOR_SET,
             tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
             tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,

@@ -78,7 +78,12 @@ async fn carry(
             message = socket.recv(), if has_room => {
                 let data: Bytes = match message.transpose()? {
                     Some(Message::Binary(data)) => data,
-                    Some(Message::Close(_)) | None => return Ok(()),
+                    Some(Message::Close(_)) => {
+                        // The answer to it leaves with the next read, which ends at once.
+                        drop(socket.recv().await);
+                        return Ok(());
+                    }
+                    None => return Ok(()),
                     Some(_) => continue,
                 };
                 let is_picture = data.starts_with(b"\xff\xd8\xff") || data.starts_with(b"\x89PNG");
