@@ -13,6 +13,7 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     Config, Payloads, Policies,
+    address::Address,
     commit::Form,
     credit::Credit,
     ledger::Ledger,
@@ -27,6 +28,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) config: Config,
+    /// Where the Redis is that the configuration names.
+    pub(crate) address: Address,
     /// Tells this process from an earlier one of the same name.
     pub(crate) incarnation: String,
     pub(crate) shards: Shards,
@@ -47,7 +50,7 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn new(config: Config, models: Arc<Models>) -> Self {
+    pub(crate) fn new(config: Config, address: Address, models: Arc<Models>) -> Self {
         let shards = config.shards();
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
@@ -71,6 +74,7 @@ impl Common {
             heavy: Semaphore::new(cores),
             incarnation: format!("{:08x}", rand::random::<u32>()),
             shards,
+            address,
             config,
         }
     }

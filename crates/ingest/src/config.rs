@@ -18,9 +18,15 @@ use crate::{
 pub struct Config {
     /// Where frames come from. They can be pushed here either way.
     pub source: Source,
-    /// Where Redis or Valkey is: `redis://[user:password@]host:port[/db]` or `unix:///path`. In a
-    /// Cluster, any of its nodes; the others are found.
+    /// Where Redis or Valkey is: `redis://[user:password@]host:port[/db]`, `rediss://` for TLS, or
+    /// `unix:///path`. In a Cluster, any of its nodes; the others are found.
     pub url: String,
+    /// The authorities whose certificates are believed, in PEM, for `rediss://`.
+    pub ca_file: Option<PathBuf>,
+    /// A certificate that Redis is shown, in PEM, where it asks for one.
+    pub certificate: Option<PathBuf>,
+    /// Its private key, in PEM.
+    pub key: Option<PathBuf>,
     /// The model that every frame is sent through.
     pub model: String,
     /// Whether cameras share shard streams or each has its own.
@@ -112,6 +118,9 @@ impl Default for Config {
         Self {
             source: Source::default(),
             url: "redis://127.0.0.1:6379".to_owned(),
+            ca_file: None,
+            certificate: None,
+            key: None,
             model: "simulated".to_owned(),
             layout: Layout::default(),
             camera_key: "cam:<camera>".to_owned(),
@@ -153,6 +162,12 @@ pub struct ConfigError {
     allowed: &'static str,
 }
 
+impl ConfigError {
+    pub(crate) fn new(field: &'static str, value: &dyn ToString, allowed: &'static str) -> Self {
+        Self { field, value: value.to_string(), allowed }
+    }
+}
+
 impl Config {
     /// Checks the settings.
     ///
@@ -180,9 +195,11 @@ impl Config {
                 return Err(ConfigError { field, value: "0".to_owned(), allowed: positive });
             }
         }
-        let wrong = |field, value: &dyn ToString, allowed| {
-            Err(ConfigError { field, value: value.to_string(), allowed })
-        };
+        let wrong =
+            |field, value: &dyn ToString, allowed| Err(ConfigError::new(field, value, allowed));
+        if self.certificate.is_some() != self.key.is_some() {
+            return wrong("certificate", &"without its key", "`certificate` and `key` go together");
+        }
         if !(1..=MAX_SHARDS).contains(&self.shards) {
             return wrong("shards", &self.shards, "it must be from 1 to 4096");
         }

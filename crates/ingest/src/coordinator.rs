@@ -179,7 +179,9 @@ impl Coordinator {
             return Ok(());
         }
         let config = &self.common.config;
-        let found = Topology::discover(&config.url, self.topology.as_ref(), config.timeout).await?;
+        let found =
+            Topology::discover(&self.common.address, self.topology.as_ref(), config.timeout)
+                .await?;
         let needs_tag = found.is_cluster && config.layout == Layout::Camera;
         if needs_tag && !config.camera_key.contains("<shard>") {
             return Err(Fault::Refused(

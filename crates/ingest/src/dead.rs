@@ -67,7 +67,7 @@ pub(crate) async fn dead_letter(
 /// A connection to the server on which a key lives.
 async fn open(common: &Common, key: &str) -> Result<Link, Fault> {
     let config = &common.config;
-    let topology = Topology::discover(&config.url, None, config.timeout).await?;
+    let topology = Topology::discover(&common.address, None, config.timeout).await?;
     let missing = || Fault::Refused("CLUSTERDOWN nobody serves the slot".to_owned());
     let server = topology.home(key).and_then(|home| topology.servers.get(home));
     Link::open(server.ok_or_else(missing)?, config.timeout).await
@@ -76,7 +76,7 @@ async fn open(common: &Common, key: &str) -> Result<Link, Fault> {
 /// The oldest dead letters of all shards, at most `most` of each.
 pub(crate) async fn dead_letters(common: &Common, most: usize) -> Result<Vec<DeadLetter>, Fault> {
     let config = &common.config;
-    let topology = Topology::discover(&config.url, None, config.timeout).await?;
+    let topology = Topology::discover(&common.address, None, config.timeout).await?;
     let mut letters = Vec::new();
     for (address, server) in &topology.servers {
         let mut link = Link::open(server, config.timeout).await?;
@@ -108,7 +108,7 @@ pub(crate) async fn replay(common: &Common, letter: &DeadLetter) -> Result<Optio
 /// Removes dead letters for good; says how many there were.
 pub(crate) async fn purge(common: &Common, letters: &[DeadLetter]) -> Result<u64, Fault> {
     let config = &common.config;
-    let topology = Topology::discover(&config.url, None, config.timeout).await?;
+    let topology = Topology::discover(&common.address, None, config.timeout).await?;
     let mut n = 0;
     for (address, server) in &topology.servers {
         let mut commands = Pipeline::new();

@@ -14,6 +14,7 @@
 //! leave, `pace` when and how much to read, `rendezvous` whose a shard is, `backoff`, `credit`,
 //! `ledger`. `coordinator` and `worker` wait.
 
+mod address;
 mod asking;
 mod backoff;
 mod check;

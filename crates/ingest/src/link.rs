@@ -6,10 +6,9 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, Pipeline, ProtocolVersion, ServerError, Value,
-    aio::MultiplexedConnection, io::tcp::TcpSettings,
-};
+use redis::{Pipeline, ServerError, Value};
+
+use crate::address::{Address, Wire};
 
 /// A script, and the hash by which Redis knows it.
 #[derive(Debug)]
@@ -107,28 +106,17 @@ impl Fault {
 
 /// One connection.
 pub(crate) struct Link {
-    connection: MultiplexedConnection,
+    wire: Wire,
     timeout: Duration,
 }
 
 impl Link {
     /// Connects and makes the scripts known.
-    pub(crate) async fn open(server: &ConnectionInfo, timeout: Duration) -> Result<Self, Fault> {
-        let opening = async {
-            let tcp = TcpSettings::default().set_nodelay(true);
-            // Replies are read in the older protocol's shapes, whatever the address asks for.
-            let settings = server.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
-            let server = server.clone().set_tcp_settings(tcp).set_redis_settings(settings);
-            let client = Client::open(server)?;
-            // Time-outs are kept here, call by call: one for the connection would end blocked reads.
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(None)
-                .set_response_timeout(None);
-            client.get_multiplexed_async_connection_with_config(&config).await
-        };
-        let connection =
-            tokio::time::timeout(timeout, opening).await.map_err(|_| Fault::Timeout(timeout))??;
-        let mut link = Self { connection, timeout };
+    pub(crate) async fn open(server: &Address, timeout: Duration) -> Result<Self, Fault> {
+        let wire = tokio::time::timeout(timeout, server.connect())
+            .await
+            .map_err(|_| Fault::Timeout(timeout))??;
+        let mut link = Self { wire, timeout };
         let mut load = Pipeline::new();
         for script in [&COMMIT, &LEASE, &HEARTBEAT, &GROUP, &REPLAY] {
             load.cmd("SCRIPT").arg("LOAD").arg(script.text);
@@ -155,7 +143,7 @@ impl Link {
     ) -> Result<Vec<Value>, Fault> {
         let timeout = self.timeout + longer;
         let n = commands.len();
-        let asking = self.connection.send_packed_commands(commands, 0, n);
+        let asking = self.wire.connection.send_packed_commands(commands, 0, n);
         let values =
             tokio::time::timeout(timeout, asking).await.map_err(|_| Fault::Timeout(timeout))??;
         if values.len() == n { Ok(values) } else { Err(Fault::Nonsense("too little or too much")) }

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use redis::{Client, ConnectionAddr, ConnectionInfo, Value};
+use redis::Value;
 
 use crate::{
+    address::Address,
     link::{Fault, Link, list, number, text},
     shard::slot,
 };
@@ -15,7 +16,7 @@ pub(crate) struct Topology {
     /// Whether it is a Cluster, in which one command may touch one slot.
     pub(crate) is_cluster: bool,
     /// By address.
-    pub(crate) servers: BTreeMap<String, ConnectionInfo>,
+    pub(crate) servers: BTreeMap<String, Address>,
     /// First slot, last slot, address.
     slots: Vec<(u16, u16, String)>,
 }
@@ -30,15 +31,14 @@ impl Topology {
 
     /// Finds it out from any server that answers: those known before, then the one configured.
     pub(crate) async fn discover(
-        url: &str,
+        configured: &Address,
         known: Option<&Self>,
         timeout: Duration,
     ) -> Result<Self, Fault> {
-        let configured = Client::open(url)?.get_connection_info().clone();
         let mut fault = None;
         let known = known.filter(|known| known.is_cluster);
         let candidates = known.into_iter().flat_map(|known| known.servers.values());
-        for server in std::iter::once(&configured).chain(candidates) {
+        for server in std::iter::once(configured).chain(candidates) {
             match Self::ask(server, timeout).await {
                 Ok(topology) => return Ok(topology),
                 Err(error) => fault = Some(error),
@@ -47,7 +47,7 @@ impl Topology {
         Err(fault.unwrap_or(Fault::Nonsense("nothing")))
     }
 
-    async fn ask(server: &ConnectionInfo, timeout: Duration) -> Result<Self, Fault> {
+    async fn ask(server: &Address, timeout: Duration) -> Result<Self, Fault> {
         let mut link = Link::open(server, timeout).await?;
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
@@ -55,7 +55,7 @@ impl Topology {
             Ok(value) => Self::of_slots(server, value),
             // Not a Cluster, or not allowed to ask, which no Cluster's client would be.
             Err(Fault::Refused(_)) => {
-                let address = server.addr().to_string();
+                let address = server.to_string();
                 Ok(Self {
                     is_cluster: false,
                     servers: BTreeMap::from([(address.clone(), server.clone())]),
@@ -66,7 +66,7 @@ impl Topology {
         }
     }
 
-    fn of_slots(asked: &ConnectionInfo, value: Value) -> Result<Self, Fault> {
+    fn of_slots(asked: &Address, value: Value) -> Result<Self, Fault> {
         let nonsense = || Fault::Nonsense("slots that cannot be read");
         let mut topology = Self { is_cluster: true, servers: BTreeMap::new(), slots: Vec::new() };
         for range in list(value).ok_or_else(nonsense)? {
@@ -81,12 +81,8 @@ impl Topology {
             let host = master.next().and_then(text).filter(|host| !host.is_empty());
             let port = master.next().as_ref().and_then(number);
             let port = port.and_then(|port| u16::try_from(port).ok()).ok_or_else(nonsense)?;
-            let host = host.unwrap_or_else(|| match asked.addr() {
-                ConnectionAddr::Tcp(host, _) => host.clone(),
-                _ => "127.0.0.1".to_owned(),
-            });
-            let address = format!("{host}:{port}");
-            let server = asked.clone().set_addr(ConnectionAddr::Tcp(host, port));
+            let server = asked.at(host, port);
+            let address = server.to_string();
             topology.servers.insert(address.clone(), server);
             topology.slots.push((first, last, address));
         }

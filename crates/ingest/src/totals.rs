@@ -53,7 +53,7 @@ impl Totals {
 
 pub(crate) async fn totals(common: &Common) -> Result<Totals, Fault> {
     let config = &common.config;
-    let topology = Topology::discover(&config.url, None, config.timeout).await?;
+    let topology = Topology::discover(&common.address, None, config.timeout).await?;
     let mut streams: Vec<String> = match config.layout {
         Layout::Shard => common.shards.all().map(|shard| common.shards.frames(shard)).collect(),
         Layout::Camera => {

@@ -17,7 +17,6 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
-use redis::ConnectionInfo;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -30,6 +29,7 @@ use self::{
 };
 use crate::{
     Config,
+    address::Address,
     backoff::Breaker,
     commit::Settled,
     common::Common,
@@ -99,7 +99,7 @@ struct Stream {
 /// Where a worker reads, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Post {
-    pub(crate) server: ConnectionInfo,
+    pub(crate) server: Address,
     /// In a Cluster one command reads one shard, and nothing blocks.
     pub(crate) is_cluster: bool,
     /// Its share of the frames that may be in the model.
@@ -116,7 +116,7 @@ impl Post {
     pub(crate) fn new(
         config: &Config,
         n_workers: usize,
-        server: ConnectionInfo,
+        server: Address,
         is_cluster: bool,
     ) -> Self {
         let share = |all: usize| (all / (2 * n_workers)).max(1);

@@ -7,11 +7,12 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use redis::{ConnectionInfo, Pipeline, Value};
+use redis::{Pipeline, Value};
 use tokio::time::Instant;
 
 use super::{Boxed, Worker};
 use crate::{
+    address::Address,
     common::Common,
     credit::Held,
     entry::EntryId,
@@ -338,7 +339,7 @@ impl Worker {
 }
 
 /// A connection to read on, by whose name others know whose it is.
-async fn open(common: &Common, server: &ConnectionInfo) -> Result<Link, Fault> {
+async fn open(common: &Common, server: &Address) -> Result<Link, Fault> {
     let mut link = Link::open(server, common.config.timeout).await?;
     let mut command = redis::cmd("CLIENT");
     command.arg("SETNAME").arg(fence::name(common));

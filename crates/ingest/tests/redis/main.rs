@@ -10,3 +10,4 @@ mod pressure;
 mod proxy;
 mod push;
 mod rig;
+mod tls;

@@ -29,14 +29,19 @@ pub(crate) struct Server {
     child: Option<Child>,
     pub(crate) port: u16,
     folder: tempfile::TempDir,
+    program: PathBuf,
     options: Vec<String>,
 }
 
 impl Server {
     pub(crate) async fn start(options: &[&str]) -> Self {
+        Self::start_as(program(), options).await
+    }
+
+    pub(crate) async fn start_as(program: PathBuf, options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let options = options.iter().map(|&option| option.to_owned()).collect();
-        let mut server = Self { child: None, port: free_port(), folder, options };
+        let mut server = Self { child: None, port: free_port(), folder, program, options };
         server.launch().await;
         server
     }
@@ -61,8 +66,8 @@ impl Server {
     }
 
     pub(crate) async fn launch(&mut self) {
-        let program = program();
-        let child = Command::new(&program)
+        let program = &self.program;
+        let child = Command::new(program)
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--loglevel", "warning", "--daemonize", "no"])
             .arg("--dir")
