@@ -78,8 +78,8 @@ async fn ask(args: &DeadArgs, path: &str, body: Option<&Value>) -> anyhow::Resul
     let headers: Vec<String> = token.chain(["Content-Type: application/json".to_owned()]).collect();
     let body = body.map(Value::to_string);
     let target = host.target(path, &headers, body.as_deref().map(str::as_bytes));
-    let (status, answer) =
-        target.ask(PATIENCE).await.map_err(|fault| anyhow::anyhow!("{fault:?}"))?;
+    let away = |fault| anyhow::anyhow!("the server at {} does not answer: {fault}", args.url);
+    let (status, answer) = target.ask(PATIENCE).await.map_err(away)?;
     let answer: Value = serde_json::from_slice(&answer).context("the server answered no JSON")?;
     if status != 200 {
         bail!("the server refused: {}", answer["error"].as_str().unwrap_or("no reason"));

@@ -153,7 +153,9 @@ async fn a_commit_whose_answer_was_lost_is_sent_again_and_doubles_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_redis_is_drained() {
-    let server = Server::start(&["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"]).await;
+    // Valkey frees what is deleted later, unless it is told not to.
+    let full = ["--maxmemory", "8mb", "--maxmemory-policy", "noeviction"];
+    let server = Server::start(&[&full[..], &["--lazyfree-lazy-user-del", "no"]].concat()).await;
     let config = rig::config(&server.url());
     let mut producer = Producer::new(&server, &config).await;
     producer.bytes = 4000;
