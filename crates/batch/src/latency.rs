@@ -36,10 +36,19 @@ impl LatencyTable {
     /// Learns from one good call of `rows` rows. Returns actual over predicted, where there was
     /// a prediction.
     pub(crate) fn learn(&mut self, bucket: usize, rows: usize, took: Duration) -> Option<f32> {
+        self.curve_mut(bucket).learn(rows, as_f32(nanos(took)))
+    }
+
+    /// Is told what a call of `rows` rows takes by somebody who tried it more than once.
+    pub(crate) fn teach(&mut self, bucket: usize, rows: usize, took: Duration) {
+        self.curve_mut(bucket).teach(rows, as_f32(nanos(took)));
+    }
+
+    fn curve_mut(&mut self, bucket: usize) -> &mut Curve {
         if self.curves.len() <= bucket {
             self.curves.resize_with(bucket + 1, || None);
         }
-        self.curves[bucket].get_or_insert_default().learn(rows, as_f32(nanos(took)))
+        self.curves[bucket].get_or_insert_default()
     }
 }
 
@@ -62,6 +71,13 @@ struct Point {
     n_seen: u16,
     /// When it was last seen, in calls of this curve.
     seen_at: u32,
+}
+
+impl Point {
+    /// Calls that its mean is made of: the second replaces the first, which is no more than a hint.
+    fn n_counted(&self) -> f32 {
+        f32::from(self.n_seen.saturating_sub(1).max(1))
+    }
 }
 
 impl Curve {
@@ -120,37 +136,49 @@ impl Curve {
         let ratio = (!self.points.is_empty()).then(|| took / self.mean(rows).max(1.0));
         let rows = Self::class(rows);
         let now = self.n_calls;
-        match self.points.binary_search_by_key(&rows, |point| point.rows) {
-            Ok(index) => {
-                let point = &mut self.points[index];
-                // Calls this short decide nothing; once known to be, they are not looked at closely.
-                if took < Self::NEGLIGIBLE && point.mean < Self::NEGLIGIBLE && 16 <= point.n_seen {
-                    return ratio;
-                }
-                let age = now.wrapping_sub(point.seen_at) / Self::HALF_LIFE;
-                point.n_seen = (point.n_seen >> age.min(15)).saturating_add(1);
-                let weight = (1.0 / f32::from(point.n_seen)).max(Self::MIN_WEIGHT);
-                point.mean += (took.min(point.mean * Self::OUTLIER) - point.mean) * weight;
-                point.seen_at = now;
-                // A first call is no judge of spread; it may have warmed caches up.
-                if let Some(ratio) = ratio.filter(|_| 2 < point.n_seen) {
-                    self.spread.record(ratio);
-                }
-                // A walk over all sizes is more than a short call should cost; where the order
-                // of means is broken, it can wait for a few calls.
-                if self.is_between_neighbours(index) {
-                    self.points[index].smooth = self.points[index].mean;
-                } else if now < 64 || now.is_multiple_of(16) {
-                    self.smooth();
-                }
-            }
-            Err(index) => {
-                let point = Point { rows, mean: took, smooth: took, n_seen: 1, seen_at: now };
-                self.points.insert(index, point);
-                self.smooth();
-            }
+        let Ok(index) = self.points.binary_search_by_key(&rows, |point| point.rows) else {
+            // The first call of a size may pay for memory and kernels that later ones find ready. Were
+            // it believed, the size would look so dear that no batch ever had it again. So until
+            // the second call it takes what was expected of it, or less.
+            let mean = if self.points.is_empty() { took } else { took.min(self.mean(rows)) };
+            self.put(rows, mean, 1);
+            return ratio;
+        };
+        let point = &mut self.points[index];
+        // Calls this short decide nothing; once known to be, they are not looked at closely.
+        if took < Self::NEGLIGIBLE && point.mean < Self::NEGLIGIBLE && 16 <= point.n_seen {
+            return ratio;
+        }
+        let age = now.wrapping_sub(point.seen_at) / Self::HALF_LIFE;
+        point.n_seen = (point.n_seen >> age.min(15)).saturating_add(1);
+        let weight = (1.0 / point.n_counted()).max(Self::MIN_WEIGHT);
+        point.mean += (took.min(point.mean * Self::OUTLIER) - point.mean) * weight;
+        point.seen_at = now;
+        // A first call is no judge of spread; it may have warmed caches up.
+        if let Some(ratio) = ratio.filter(|_| 2 < point.n_seen) {
+            self.spread.record(ratio);
+        }
+        // A walk over all sizes is more than a short call should cost; where the order of means is
+        // broken, it can wait for a few calls.
+        if self.is_between_neighbours(index) {
+            self.points[index].smooth = self.points[index].mean;
+        } else if now < 64 || now.is_multiple_of(16) {
+            self.smooth();
         }
         ratio
+    }
+
+    fn teach(&mut self, rows: usize, mean: f32) {
+        self.put(Self::class(rows), mean, 2);
+    }
+
+    fn put(&mut self, rows: usize, mean: f32, n_seen: u16) {
+        let point = Point { rows, mean, smooth: mean, n_seen, seen_at: self.n_calls };
+        match self.points.binary_search_by_key(&rows, |point| point.rows) {
+            Ok(index) => self.points[index] = point,
+            Err(index) => self.points.insert(index, point),
+        }
+        self.smooth();
     }
 
     fn is_between_neighbours(&self, index: usize) -> bool {
@@ -165,7 +193,7 @@ impl Curve {
         let now = self.n_calls;
         let weight = |point: &Point| {
             let age = now.wrapping_sub(point.seen_at) / Self::HALF_LIFE;
-            f32::from(point.n_seen.min(16)) / count(1 << age.min(15))
+            point.n_counted().min(16.0) / count(1 << age.min(15))
         };
         for at in 0..self.points.len() {
             self.points[at].smooth = self.points[at].mean;
@@ -293,7 +321,7 @@ mod tests {
     fn seeded(points: &[(usize, u64)]) -> LatencyTable {
         let mut table = LatencyTable::default();
         for &(rows, millis) in points {
-            table.learn(0, rows, Duration::from_millis(millis));
+            table.teach(0, rows, Duration::from_millis(millis));
         }
         table
     }
@@ -334,6 +362,16 @@ mod tests {
     }
 
     #[test]
+    fn the_first_call_of_a_size_is_not_believed_to_be_dear_and_the_second_is() {
+        let mut table = seeded(&[(1, 10), (4, 16)]);
+
+        table.learn(0, 2, Duration::from_millis(100));
+        check(&table, 2, 12.0);
+        table.learn(0, 2, Duration::from_millis(14));
+        check(&table, 2, 14.0);
+    }
+
+    #[test]
     fn one_known_size_says_nothing_about_growth_but_bounds_smaller_ones() {
         let table = seeded(&[(8, 40)]);
 
@@ -343,7 +381,10 @@ mod tests {
 
     #[test]
     fn a_device_that_slows_down_is_followed_and_one_stall_is_not_believed() {
-        let mut table = seeded(&[(4, 10); 64]);
+        let mut table = LatencyTable::default();
+        for _ in 0..64 {
+            table.learn(0, 4, Duration::from_millis(10));
+        }
         table.learn(0, 4, Duration::from_secs(1));
         check(&table, 4, 11.875);
 

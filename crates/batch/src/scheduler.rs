@@ -403,7 +403,7 @@ impl<P, S> Scheduler<P, S> {
     /// Learns how long a call takes without one having been asked for, as warm-up runs do.
     pub fn learn(&mut self, length: u32, rows: usize, took: Duration) {
         let bucket = self.limits.buckets.bucket(length);
-        self.latency.learn(bucket, self.limits.padded_rows(rows), took);
+        self.latency.teach(bucket, self.limits.padded_rows(rows), took);
     }
 
     /// Takes no more items; those that wait leave without waiting for company.
