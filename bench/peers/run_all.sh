@@ -23,9 +23,14 @@ repetitions=${3:-2}
 
 for peer in "${peers[@]}"; do
     case $peer in
-    axum | paceline | paceline_oip)
-        cargo build --quiet --release --manifest-path "$root/Cargo.toml" -p paceline-cli
-        cargo build --quiet --release --manifest-path "$root/Cargo.toml" -p paceline-api --example bare
+    axum) cargo build --quiet --release --manifest-path "$root/Cargo.toml" -p paceline-api --example bare ;;
+    paceline*)
+        if [[ -z ${PACELINE_BIN:-} ]]; then
+            cargo build --quiet --release --manifest-path "$root/Cargo.toml" -p paceline-cli
+        fi
+        if [[ $peer == paceline_py* ]]; then
+            "$root/scripts/install-python"
+        fi
         ;;
     triton | triton_bin) ./setup.sh pytriton ;;
     *) ./setup.sh "$peer" ;;
