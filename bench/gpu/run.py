@@ -266,6 +266,24 @@ def load(options, server, clients, seconds):
     return json.loads(done.stdout)
 
 
+def observe(options, server):
+    """What Paceline itself says of the GPU while it is under load, for whoever wants to compare."""
+    url = f"http://127.0.0.1:{server.port}"
+    load_it = threading.Thread(target=load, args=(options, server, MAX_BATCH, 4))
+    load_it.start()
+    time.sleep(1.5)
+    top = subprocess.run(
+        [str(options.binary), "top", "--once", "--url", url], capture_output=True, text=True
+    )
+    lines = get(f"{url}/metrics").decode().splitlines()
+    load_it.join()
+    gpu = [line for line in lines if "_gpu_" in line]
+    name = f"{server.name}-{server.workers}"
+    (options.out / f"{name}-gpu-metrics.txt").write_text("".join(f"{line}\n" for line in gpu))
+    (options.out / f"{name}-top.txt").write_text(top.stdout + top.stderr)
+    say(f"  {sum(not line.startswith('#') for line in gpu)} values of a GPU in /metrics")
+
+
 def measure(options, server, gpu):
     """One server by the number of clients."""
     try:
@@ -288,6 +306,8 @@ def measure(options, server, gpu):
                 point["batch"] = round(rows / max(1, calls), 1)
             points.append(point)
             say("  " + " ".join(f"{name}={value}" for name, value in point.items()))
+        if server.name == "paceline":
+            observe(options, server)
         return {"workers": server.workers, "ready_s": round(ready_s, 1), "points": points}
     finally:
         server.stop()
