@@ -6,7 +6,6 @@ use tokio::sync::oneshot;
 
 use crate::{
     BatchRecord, Explanation, Limits, Moment, Refused, Stats, Tag, Ticket, Timekeeper,
-    observer::{Deaf, Observer},
     puller::Puller,
     scheduler::Scheduler,
     shared::{Handle, Parcel, Shared},
@@ -32,16 +31,7 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
     /// A batcher, and the timekeeper that enforces its deadlines and must be run.
     #[must_use]
     pub fn pair(limits: Limits) -> (Self, Timekeeper<T, R, S>) {
-        Self::pair_observed(limits, Deaf)
-    }
-
-    /// As [`pair`](Self::pair), with someone who hears what happens.
-    #[must_use]
-    pub fn pair_observed(
-        limits: Limits,
-        observer: impl Observer + 'static,
-    ) -> (Self, Timekeeper<T, R, S>) {
-        let shared = Arc::new(Shared::new(Scheduler::new(limits), Box::new(observer)));
+        let shared = Arc::new(Shared::new(Scheduler::new(limits)));
         let handle = Arc::new(Handle(Arc::clone(&shared)));
         (Self { handle }, Timekeeper::new(shared))
     }
@@ -52,7 +42,7 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
     ///
     /// When it is refused; nothing is kept of it.
     pub fn try_submit(&self, item: T, tag: &Tag) -> Result<Ticket<R>, Refused> {
-        self.offer(item, tag, None).map_err(|(refused, _)| self.refuse(refused))
+        self.offer(item, tag, None).map_err(|(refused, _)| refused)
     }
 
     /// Submits an item, waiting for room as long as it takes, so that pressure reaches whoever
@@ -126,11 +116,6 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
         &self.handle.0
     }
 
-    fn refuse(&self, refused: Refused) -> Refused {
-        self.shared().observer.refused(&refused);
-        refused
-    }
-
     async fn submit_to(
         &self,
         mut item: T,
@@ -146,7 +131,7 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
                     item = back;
                     refused
                 }
-                Err((refused, _)) => return Err(self.refuse(refused)),
+                Err((refused, _)) => return Err(refused),
             };
             tracing::trace!(%refused, "waiting for room");
             let _waiting = WaitingForRoom::begin(shared);
@@ -199,7 +184,7 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Lane<T, R, S> {
     /// When it is refused; nothing is kept of it.
     pub fn try_submit(&self, item: T, tag: &Tag) -> Result<Ticket<R>, Refused> {
         let offered = self.batcher.offer(item, tag, Some(self.lane));
-        offered.map_err(|(refused, _)| self.batcher.refuse(refused))
+        offered.map_err(|(refused, _)| refused)
     }
 
     /// Submits the lane's next item, waiting for room as long as it takes.

@@ -18,7 +18,7 @@ use crate::{
     error::Dropped,
     executor::{Call, Reply},
     scheduler::{BatchFacts, Boarded, FlightId, Landing},
-    shared::{Parcel, PullerId, Shared},
+    shared::{Parcel, PullerId, Shared, tell},
     slot::ItemId,
     ticket::Ride,
 };
@@ -176,6 +176,16 @@ impl<T, R, S> Puller<T, R, S> {
         }
     }
 
+    /// From now on a batch counts as what a step was made for, which [`stepped`](Self::stepped) tells.
+    pub(crate) fn count_steps(&self) {
+        self.shared.lock().scheduler.count_steps();
+    }
+
+    /// A step was made for so many.
+    pub(crate) fn stepped(&self, n_aboard: usize) {
+        self.shared.lock().scheduler.stepped(n_aboard);
+    }
+
     pub(crate) const fn n_seats(&self) -> usize {
         self.desk.n_seats
     }
@@ -258,7 +268,7 @@ impl<T, R, S> Desk<T, R, S> {
         }
         let n_boarded = if let Step::Board(flight) = &step { flight.n_items() } else { 0 };
         shared.make_room(n_boarded + left.len(), n_waiting_for_room);
-        shared.tell(left);
+        tell(left);
         step
     }
 }
@@ -486,12 +496,6 @@ impl<T, R, S> Flight<T, R, S> {
         let ended = self.ended.unwrap_or_else(|| self.shared.now());
         let n_items = self.boarded.len();
         let n_failed = n_items - self.n_answered;
-        if let Some(reason) = self.given_up {
-            self.shared.observer.dropped(reason);
-        } else {
-            let took = ended.since(self.started);
-            self.shared.observer.answered(&self.facts, n_items, n_failed, took);
-        }
         let lanes = self.boarded.iter_mut().filter_map(|boarded| boarded.lane.take()).collect();
         let landing = Landing { took: self.took, failed: n_failed, late: self.n_late };
         Some(Landed { id: self.id, n_items, landing, given_up: self.given_up, lanes, ended })

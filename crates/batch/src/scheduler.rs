@@ -406,6 +406,16 @@ impl<P, S> Scheduler<P, S> {
         self.latency.teach(bucket, self.limits.padded_rows(rows), took);
     }
 
+    /// From now on steps are counted as batches, and not what leaves the queue.
+    pub(crate) const fn count_steps(&mut self) {
+        self.stats.counts_steps = true;
+    }
+
+    /// A step was made for so many.
+    pub(crate) fn stepped(&mut self, n_aboard: usize) {
+        self.stats.batch_rows.record(n_aboard as u64);
+    }
+
     /// Takes no more items; those that wait leave without waiting for company.
     pub fn close(&mut self) {
         self.is_closed = true;

@@ -1,6 +1,6 @@
 //! What handles, tickets, pullers and the timekeeper share: the scheduler behind one short lock.
 //!
-//! No call into a model, no wake-up and no observer runs under the lock. Waking is decided under
+//! No call into a model and no wake-up runs under the lock. Waking is decided under
 //! it and done after it. The lock spins before it sleeps: it is held for a microsecond at most,
 //! and a sleep and its wake-up cost more than the whole submission.
 
@@ -12,7 +12,6 @@ use tokio::{sync::Notify, sync::oneshot, time::Instant};
 use crate::{
     Failure, Limits, Moment, Scheduler, Stats,
     error::Dropped,
-    observer::Observer,
     slot::ItemId,
     ticket::{Answer, Withdraw},
 };
@@ -40,6 +39,17 @@ impl<T, R> Parcel<T, R> {
     }
 }
 
+/// Answers items that left without a call, outside the lock.
+pub(crate) fn tell<T, R>(left: Vec<(Parcel<T, R>, Dropped)>) {
+    for (mut parcel, reason) in left {
+        let failure = match reason {
+            Dropped::TooLate => Failure::TooLate,
+            Dropped::Expired | Dropped::Cancelled => Failure::Expired,
+        };
+        parcel.answer(Err(failure));
+    }
+}
+
 /// How often the lock is tried before a thread gives way: a few microseconds, which is longer than
 /// it is ever held, and shorter than a sleep and its wake-up.
 const SPINS: u32 = 100;
@@ -52,7 +62,6 @@ pub(crate) struct Shared<T, R, S> {
     pub(crate) deadline_moved: Notify,
     /// Wakes submitters that wait for room.
     pub(crate) room: Notify,
-    pub(crate) observer: Box<dyn Observer>,
 }
 
 pub(crate) struct State<T, R, S> {
@@ -77,7 +86,7 @@ pub(crate) struct State<T, R, S> {
 pub(crate) struct PullerId(usize);
 
 impl<T, R, S> Shared<T, R, S> {
-    pub(crate) fn new(scheduler: Scheduler<Parcel<T, R>, S>, observer: Box<dyn Observer>) -> Self {
+    pub(crate) fn new(scheduler: Scheduler<Parcel<T, R>, S>) -> Self {
         Self {
             limits: scheduler.limits().clone(),
             state: Mutex::new(State {
@@ -94,7 +103,6 @@ impl<T, R, S> Shared<T, R, S> {
             epoch: Instant::now(),
             deadline_moved: Notify::new(),
             room: Notify::new(),
-            observer,
         }
     }
 
@@ -114,18 +122,6 @@ impl<T, R, S> Shared<T, R, S> {
 
     pub(crate) fn instant(&self, moment: Moment) -> Instant {
         self.epoch + moment.since(Moment::START)
-    }
-
-    /// Answers items that left without a call, outside the lock.
-    pub(crate) fn tell(&self, left: Vec<(Parcel<T, R>, Dropped)>) {
-        for (mut parcel, reason) in left {
-            self.observer.dropped(reason);
-            let failure = match reason {
-                Dropped::TooLate => Failure::TooLate,
-                Dropped::Expired | Dropped::Cancelled => Failure::Expired,
-            };
-            parcel.answer(Err(failure));
-        }
     }
 
     /// Lets as many submitters look for room as items left. One that still finds none waits for
@@ -241,7 +237,6 @@ impl<T: Send, R: Send, S: Send> Withdraw for Shared<T, R, S> {
         };
         // Dropped here, outside the lock: an item may be large, or drop slowly.
         if parcel.is_some() {
-            self.observer.dropped(Dropped::Cancelled);
             self.make_room(1, waiting);
         }
     }

@@ -33,7 +33,7 @@ pub struct Stats {
     pub failed: u64,
     /// Items that were answered after their deadline.
     pub late: u64,
-    /// Rows of each batch.
+    /// Rows of each batch; of a model that works in steps, those on board at each step.
     pub batch_rows: Histogram,
     /// Nanoseconds that each item waited.
     pub wait: Histogram,
@@ -52,6 +52,8 @@ pub struct Stats {
     /// Batches being worked on now.
     pub in_flight: usize,
     pub(crate) n_batches: u64,
+    /// Whether steps are counted as batches, and not the items that ride through them one by one.
+    pub(crate) counts_steps: bool,
 }
 
 impl Stats {
@@ -141,7 +143,9 @@ impl Stats {
         now: Moment,
     ) -> BatchRecord {
         self.batches[facts.fired as usize] += 1;
-        self.batch_rows.record(facts.rows as u64);
+        if !self.counts_steps {
+            self.batch_rows.record(facts.rows as u64);
+        }
         let (mut items, mut sum, mut longest) = (0_u32, Duration::ZERO, Duration::ZERO);
         for wait in waits {
             self.wait.record(nanos(wait));

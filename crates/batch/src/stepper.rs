@@ -58,6 +58,7 @@ where
     #[must_use]
     pub fn new(puller: Puller<T, R, S>, executor: E) -> Self {
         assert_eq!(puller.max_items(), 1, "each item of a stepper is a call of its own");
+        puller.count_steps();
         Self { puller, executor, aboard: FxHashMap::default(), done: Vec::new() }
     }
 
@@ -158,6 +159,7 @@ where
 
     async fn step(&mut self) -> Result<(), Wreck> {
         let n_aboard = self.aboard.len();
+        self.puller.stepped(n_aboard);
         for seat in self.aboard.values_mut() {
             seat.company = seat.company.max(n_aboard);
         }

@@ -5,7 +5,10 @@ use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use tokio::time::timeout_at;
 
-use crate::{Moment, shared::Shared};
+use crate::{
+    Moment,
+    shared::{Shared, tell},
+};
 
 /// Enforces deadlines; drive it with [`run`](Timekeeper::run). Costs nothing while nothing has a
 /// deadline.
@@ -42,7 +45,7 @@ impl<T, R, S> Timekeeper<T, R, S> {
                 (state.scheduler.take_left(), until, state.n_waiting_for_room)
             };
             self.shared.make_room(left.len(), n_waiting_for_room);
-            self.shared.tell(left);
+            tell(left);
             if until == Moment::NEVER {
                 moved.await;
             } else {

@@ -114,6 +114,9 @@ async fn there_are_never_more_on_board_than_seats() {
     // No seat was empty while somebody waited, and nobody had more steps than they needed.
     assert_eq!(crowds[..6], [3; 6]);
     assert_eq!(crowds.iter().sum::<usize>(), 23);
+    // A step is a batch of those on board.
+    let rows = batcher.stats().batch_rows;
+    assert_eq!((rows.count(), rows.sum()), (crowds.len() as u64, 23));
 }
 
 #[tokio::test(start_paused = true)]

@@ -70,7 +70,7 @@ families! {
     BATCHES: Counter "paceline_batches_total" ["model", "version", "reason"] "Batches by why they left: fast_path, full, early, wait_over, deadline or drain.";
     BATCHES_FAILED: Counter "paceline_batches_failed_total" ["model", "version"] "Batches that failed or whose executor went.";
     IN_FLIGHT: Gauge "paceline_batches_in_flight" ["model", "version"] "Batches that are being worked on.";
-    BATCH_ROWS: Histogram "paceline_batch_rows" ["model", "version"] "Rows of each batch, without padding.";
+    BATCH_ROWS: Histogram "paceline_batch_rows" ["model", "version"] "Rows of each batch, without padding. Of a model that works in steps, those that shared each step.";
     EXECUTION: Histogram "paceline_execution_seconds" ["model", "version"] "How long good calls took.";
     PREDICTION: Histogram "paceline_prediction_ratio" ["model", "version"] "Actual over predicted time of good calls.";
     UNITS: Counter "paceline_units_total" ["model", "version", "kind"] "What the model ran, in rows times padded length: useful, or padding.";
