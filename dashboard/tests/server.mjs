@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
 export const ROOT = join(import.meta.dirname, '..', '..');
-const BINARY = process.env.PACELINE_BIN ?? join(ROOT, 'target', 'debug', 'paceline');
+export const BINARY = process.env.PACELINE_BIN ?? join(ROOT, 'target', 'debug', 'paceline');
 
 /** A model that takes long enough for requests to meet. */
 const SIMULATED = ['models.simulated.simulated.delay=4ms', 'models.simulated.simulated.jitter=2ms'];
