@@ -3,7 +3,7 @@
 # generator of bench/peers in turn, with the same request and the same number of connections.
 #
 # usage: bench/load.sh [REPETITIONS] [SECONDS] ["CONNECTIONS..."]
-# Needs a C compiler and `cargo build --release`. About REPETITIONS x SECONDS x 4 seconds.
+# Needs a C compiler. About REPETITIONS x SECONDS x 4 seconds after the build; PACELINE_BIN names a binary that is there.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -12,6 +12,9 @@ seconds=${2:-4}
 read -ra connections <<<"${3:-64 128}"
 port=${PORT:-9140}
 binary=${PACELINE_BIN:-$root/target/release/paceline}
+if [[ -z ${PACELINE_BIN:-} ]]; then
+    cargo build --release --quiet --manifest-path "$root/Cargo.toml" -p paceline-cli
+fi
 body=$root/bench/peers/body_json
 path=/v1/models/echo/infer
 

@@ -4,10 +4,13 @@
 # usage: bench/streams.sh [STREAMS...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo build --release --quiet -p paceline-cli
+binary=${PACELINE_BIN:-target/release/paceline}
+if [[ -z ${PACELINE_BIN:-} ]]; then
+    cargo build --release --quiet -p paceline-cli
+fi
 if (($# == 0)); then
     set -- 100 400 800
 fi
 for streams in "$@"; do
-    target/release/paceline bench stream --streams "$streams" --seconds 12
+    "$binary" bench stream --streams "$streams" --seconds 12
 done

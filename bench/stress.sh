@@ -3,7 +3,10 @@
 # against batched, on a simulated device and on a real model. About 70 seconds after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cargo build --release --quiet -p paceline-cli
+binary=${PACELINE_BIN:-target/release/paceline}
+if [[ -z ${PACELINE_BIN:-} ]]; then
+    cargo build --release --quiet -p paceline-cli
+fi
 for model in curve magika; do
-    target/release/paceline bench http --stress --model "$model" --plot "docs/bench/stress-$model.svg"
+    "$binary" bench http --stress --model "$model" --plot "docs/bench/stress-$model.svg"
 done
