@@ -41,6 +41,7 @@ pub(super) fn terms(kind: Kind, start: &Start) -> Result<Terms, ApiError> {
                     .validate()
                     .map_err(|error| wrong(format!("vad: {error}")))?,
                 interim: start.interim_results.then_some(interval),
+                keeps_stable: true,
                 pause: None,
                 single: start.single_utterance,
             })

@@ -5,6 +5,7 @@ mod drive;
 mod files;
 mod grpc;
 mod http;
+mod live;
 mod load_args;
 mod own_server;
 mod policy;

@@ -104,7 +104,8 @@ pub struct Transcript {
     /// The words, from the beginning of the utterance on.
     pub text: String,
     /// How many bytes of it will not change any more: all, once the segment is final. What is
-    /// stable of one transcript is how the next one of the same utterance begins.
+    /// stable of one transcript is how the next one of the same utterance begins; the final one
+    /// too, where that was asked for.
     pub stable: usize,
 }
 

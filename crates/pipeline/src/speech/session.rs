@@ -310,17 +310,21 @@ struct Lane {
     asking: Vec<(u64, Asking)>,
     /// What is stable of the utterance under way.
     agreement: Agreement,
+    /// Whether that binds the final word.
+    keeps_stable: bool,
 }
 
 impl Lane {
     fn new(style: &Style, speech: &Speech) -> Self {
         let is_segmented = matches!(style, Style::Segmented(_));
+        let keeps_stable = matches!(style, Style::Segmented(found) if found.keeps_stable);
         Self {
             channel: Channel::new(style, &speech.settings().limits),
             voice: is_segmented.then(|| speech.0.voices.open(RATE)),
             judging: None,
             asking: Vec::new(),
             agreement: Agreement::default(),
+            keeps_stable,
         }
     }
 
@@ -361,6 +365,8 @@ impl Lane {
                 let transcript = answer.as_ref().ok().and_then(Answer::text).map(|text| {
                     if is_interim {
                         self.agreement.hear(&text)
+                    } else if self.keeps_stable {
+                        self.agreement.end(&text)
                     } else {
                         Transcript { stable: text.len(), text }
                     }

@@ -41,6 +41,9 @@ pub struct Utterances {
     pub settings: ValidSettings,
     /// How often an utterance under way is told; never where it is not said.
     pub interim: Option<Duration>,
+    /// The final word begins with all that interim ones called stable, for clients who are told what
+    /// that is. Else it is the model's own, whatever was said before.
+    pub keeps_stable: bool,
     /// How long nobody must have spoken for that to be told; never where it is not said.
     pub pause: Option<Duration>,
     /// The round ends with the first utterance.

@@ -97,6 +97,7 @@ impl Query {
             style: Style::Segmented(Utterances {
                 settings,
                 interim: self.interim_results.then_some(INTERIM_INTERVAL),
+                keeps_stable: false,
                 pause: self.utterance_end,
                 single: false,
             }),

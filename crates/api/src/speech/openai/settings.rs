@@ -145,10 +145,12 @@ impl Settings {
             source: self.format.source(),
             model,
             params: Key::ANY,
-            // What is stable of an utterance under way is told where turns are.
+            // What is stable of an utterance under way is told where turns are, as deltas that
+            // nothing takes back.
             style: Style::Segmented(Utterances {
                 settings,
                 interim: self.turns.map(|_| INTERIM_INTERVAL),
+                keeps_stable: true,
                 ..Utterances::default()
             }),
             mix: true,

@@ -1,17 +1,13 @@
 //! Runs what the command line asks for, says how far it is, and prints what it found.
 
-use std::{
-    io::{self, IsTerminal as _, Write as _},
-    path::Path,
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use anyhow::Context as _;
 use paceline_load::{
     Load, Progress, ReadCounts, Report, Row, Search, Step, Stop, Target, Watch, figure, plot, run,
 };
 
-use super::load_args::LoadArgs;
+use super::{live::Live, load_args::LoadArgs};
 
 /// What is loaded.
 pub(crate) struct Bench {
@@ -107,47 +103,30 @@ pub(crate) fn stop_by_signal() -> anyhow::Result<Stop> {
     Ok(stop)
 }
 
-/// One line on a terminal that says how far a run is; nothing anywhere else.
+/// How far a run is.
 struct LiveLine {
     name: String,
     lasts: Duration,
     before: Option<Progress>,
-    is_terminal: bool,
+    live: Live,
 }
 
 impl LiveLine {
     fn new(name: String, lasts: Duration) -> Self {
-        Self { name, lasts, before: None, is_terminal: io::stderr().is_terminal() }
+        Self { name, lasts, before: None, live: Live::new() }
     }
 
     fn show(&mut self, progress: Progress) {
-        if !self.is_terminal {
-            return;
-        }
         let rate = self.before.map_or(0.0, |before| rate(before, progress));
         self.before = Some(progress);
         let (at, of) = (progress.elapsed.as_secs_f64(), self.lasts.as_secs_f64());
-        rewrite(&format!(
+        self.live.show(&format!(
             "{}: {at:.0} of {of:.0} s, {} answers/s, {} errors",
             self.name,
             figure(rate),
             progress.n_failed
         ));
     }
-}
-
-impl Drop for LiveLine {
-    fn drop(&mut self) {
-        if self.is_terminal {
-            rewrite("");
-        }
-    }
-}
-
-/// Writes over the line that the terminal is at.
-fn rewrite(text: &str) {
-    // A terminal that is gone need not be told.
-    drop(write!(io::stderr(), "\r\x1b[2K{text}"));
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate is approximate")]

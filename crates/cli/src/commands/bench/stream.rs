@@ -7,6 +7,7 @@
 
 mod expect;
 mod player;
+mod search;
 mod transcribe;
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
@@ -16,8 +17,8 @@ use clap::Args;
 use serde::Serialize;
 
 pub(super) use self::expect::SPEECH;
-use self::{expect::Tape, player::Played};
-use super::process::Usage;
+use self::{expect::Tape, player::Played, search::Search};
+use super::{live::Live, process::Usage};
 use crate::{args::ConfigArgs, commands::own};
 
 /// How the bench's own server is set.
@@ -43,11 +44,11 @@ pub(crate) struct StreamArgs {
     /// Look for the most streams that keep real time
     #[arg(long)]
     find_max: bool,
-    /// The same again with a call of the voice detector for each stream
-    #[arg(long, conflicts_with_all = ["url", "transcribe"])]
+    /// The same again with nothing shared: a call of the voice detector for each stream; with
+    /// --transcribe, one utterance at a time on each instance of the recogniser
+    #[arg(long, conflicts_with = "url")]
     compare: bool,
-    /// Measure how soon the words are there, with batching and without; the server's own models are
-    /// those of ./models
+    /// Measure how soon the words are there; the server's own models are those of ./models
     #[arg(long)]
     transcribe: bool,
     /// With --transcribe: ask for interim results too
@@ -139,15 +140,21 @@ async fn series(args: &StreamArgs, detection: Detection) -> anyhow::Result<Vec<R
     };
     let tape = Arc::new(Tape::new(args.seconds, args.chunk_ms));
     let mut rows = Vec::new();
-    if args.find_max {
-        find_max(&url, &tape, args.streams, &mut rows).await?;
-    } else {
-        rows.push(measure(&url, &tape, args.streams).await?);
+    let mut search = Search::new(args.streams);
+    let live = Live::new();
+    while let Some(streams) = search.next() {
+        live.show(&format!("{streams} streams, detection {}", detection.as_str()));
+        let row = Row { detection, ..measure(&url, &tape, streams).await? };
+        let held = if row.keeps_up() { "held" } else { "not held" };
+        live.note(&format!("{streams} streams: p99 {:.1} ms, {held}", row.p99_event_ms));
+        search.learn(row.keeps_up());
+        rows.push(row);
+        if !args.find_max {
+            break;
+        }
     }
     drop(stop);
-    for row in &mut rows {
-        row.detection = detection;
-    }
+    rows.sort_by_key(|row| row.streams);
     Ok(rows)
 }
 
@@ -195,32 +202,6 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     )]
     let at = (sorted.len() as f64 * share) as usize;
     sorted.get(at).or(sorted.last()).copied().unwrap_or(f64::NAN)
-}
-
-/// Doubles until it is too much, then halves the distance until it is small.
-async fn find_max(
-    url: &str,
-    tape: &Arc<Tape>,
-    first: u32,
-    rows: &mut Vec<Row>,
-) -> anyhow::Result<()> {
-    let (mut good, mut bad) = (0, None);
-    let mut next = first;
-    while bad.is_none_or(|bad: u32| good + (good / 16).max(1) < bad) {
-        let row = measure(url, tape, next).await?;
-        if row.keeps_up() {
-            good = next;
-        } else {
-            bad = Some(next);
-        }
-        rows.push(row);
-        next = bad.map_or(next * 2, |bad| good.midpoint(bad)).clamp(1, 20_000);
-        if bad == Some(1) || good == 20_000 {
-            break;
-        }
-    }
-    rows.sort_by_key(|row| row.streams);
-    Ok(())
 }
 
 fn table(rows: &[Row]) -> String {

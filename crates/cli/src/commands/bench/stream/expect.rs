@@ -24,8 +24,25 @@ pub(super) struct Tape {
     bytes: Vec<u8>,
     n_chunk: usize,
     chunk: Duration,
-    /// Where each utterance begins and the sample that decides it.
-    starts: Vec<(f64, u64)>,
+    utterances: Vec<Utterance>,
+}
+
+/// One utterance of the tape.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Utterance {
+    /// Seconds at which it begins, padding included.
+    start: f64,
+    /// The sample that decides that somebody speaks.
+    decided: u64,
+    /// Seconds at which its last frame that is not silent ends.
+    pub(super) spoken: f64,
+}
+
+impl Utterance {
+    /// Seconds at which its first frame is spoken.
+    pub(super) fn onset(&self) -> f64 {
+        RATE.seconds(self.decided.saturating_sub(ONSET))
+    }
 }
 
 impl Tape {
@@ -35,9 +52,9 @@ impl Tape {
         let pause = vec![0; 2 * PAUSE_SECONDS * RATE.hertz() as usize];
         let round = SPEECH.iter().chain(&pause).copied();
         let bytes: Vec<u8> = round.cycle().take(2 * n_samples).collect();
-        let starts = starts(&bytes);
+        let utterances = utterances(&bytes);
         let n_chunk = 2 * (RATE.hertz() as usize) * chunk_ms as usize / 1000;
-        Self { bytes, n_chunk, chunk: Duration::from_millis(chunk_ms.into()), starts }
+        Self { bytes, n_chunk, chunk: Duration::from_millis(chunk_ms.into()), utterances }
     }
 
     pub(super) fn chunks(&self) -> impl Iterator<Item = &[u8]> {
@@ -49,16 +66,15 @@ impl Tape {
         self.chunk * u32::try_from(chunk + 1).unwrap_or(u32::MAX)
     }
 
-    /// When the audio was due that decides the utterance that begins at `start`.
-    pub(super) fn decided(&self, start: f64) -> Option<Duration> {
-        let (_, sample) = self.starts.iter().find(|(begins, _)| (begins - start).abs() < 1e-6)?;
-        Some(self.due(usize::try_from((sample - 1) * 2).ok()? / self.n_chunk))
+    /// The utterance that begins at so many seconds.
+    pub(super) fn utterance(&self, start: f64) -> Option<&Utterance> {
+        self.utterances.iter().find(|utterance| (utterance.start - start).abs() < 1e-6)
     }
 
-    /// Seconds at which the first frame of the utterance that begins at `start` is spoken.
-    pub(super) fn onset(&self, start: f64) -> Option<f64> {
-        let (_, sample) = self.starts.iter().find(|(begins, _)| (begins - start).abs() < 1e-6)?;
-        Some(RATE.seconds(sample.saturating_sub(ONSET)))
+    /// When the audio was due that decides the utterance that begins at `start`.
+    pub(super) fn decided(&self, start: f64) -> Option<Duration> {
+        let sample = self.utterance(start)?.decided;
+        Some(self.due(usize::try_from((sample - 1) * 2).ok()? / self.n_chunk))
     }
 
     /// How long it is until the tape begins anew.
@@ -76,26 +92,30 @@ impl Tape {
     }
 }
 
-/// Every utterance's beginning, and the sample at which that is known.
-fn starts(bytes: &[u8]) -> Vec<(f64, u64)> {
+/// What a server that is asked for nothing in particular finds on the tape.
+fn utterances(bytes: &[u8]) -> Vec<Utterance> {
     let samples = bytes.chunks_exact(2).map(|two| i16::from_le_bytes([two[0], two[1]]));
     let samples: Vec<f32> = samples.map(|sample| f32::from(sample) / 32768.0).collect();
     let mut segmenter = Segmenter::new(ValidSettings::default(), RATE);
     let (mut silero, mut state) = (Silero::new(RATE), StreamState::default());
-    let (mut events, mut starts) = (Vec::new(), Vec::new());
+    let (mut events, mut utterances) = (Vec::new(), Vec::<Utterance>::new());
     for frame in samples.chunks_exact(RATE.frame()) {
         let mut probability = [0.0];
         silero.detect(&[frame], &mut [&mut state], &mut probability);
         let n_taken = segmenter.push(frame);
         debug_assert_eq!(n_taken, frame.len(), "there is room for one frame when none waits");
         segmenter.score(probability[0], &mut events);
+        let decided = segmenter.scored();
         for event in events.drain(..) {
             if let SegmentEvent::SpeechStart { start } = event {
-                starts.push((RATE.seconds(start), segmenter.scored()));
+                utterances.push(Utterance { start: RATE.seconds(start), decided, spoken: 0.0 });
             }
         }
+        if let Some(last) = utterances.last_mut().filter(|_| segmenter.is_speaking()) {
+            last.spoken = RATE.seconds(decided - segmenter.silence());
+        }
     }
-    starts
+    utterances
 }
 
 #[cfg(test)]
@@ -103,16 +123,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tape_speaks_and_every_start_is_decided_after_it_begins() {
+    fn the_tape_speaks_and_every_utterance_is_decided_after_it_begins_and_before_it_ends() {
         let tape = Tape::new(20, 100);
 
         assert_eq!(tape.n_samples(), 320_000);
         assert_eq!(tape.chunks().map(<[u8]>::len).sum::<usize>(), 640_000);
-        assert!(3 <= tape.starts.len(), "{:?}", tape.starts);
-        for &(start, decided) in &tape.starts {
-            assert!(start < RATE.seconds(decided));
-            let due = tape.decided(start).unwrap();
-            assert!(RATE.seconds(decided) <= due.as_secs_f64());
+        assert!(3 <= tape.utterances.len(), "{:?}", tape.utterances);
+        let mut before = 0.0;
+        for &Utterance { start, decided, spoken } in &tape.utterances {
+            let decided = RATE.seconds(decided);
+            assert!(before <= start && start < decided && decided <= spoken, "{start} {spoken}");
+            assert!(decided <= tape.decided(start).unwrap().as_secs_f64());
+            before = spoken;
         }
         assert_eq!(tape.decided(123.0), None);
     }

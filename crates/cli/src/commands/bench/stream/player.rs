@@ -9,7 +9,7 @@ use super::expect::Tape;
 use crate::client::{self, Ear, Mouth};
 
 /// How late a chunk may be sent, and how late the last result may come.
-const SEND_SLACK: Duration = Duration::from_millis(500);
+pub(super) const SEND_SLACK: Duration = Duration::from_millis(500);
 const END_SLACK: Duration = Duration::from_secs(1);
 
 /// What became of one stream, or of several.

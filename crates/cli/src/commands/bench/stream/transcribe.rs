@@ -1,23 +1,34 @@
 //! Real-time streams of real speech with text: how long after the end of speech the words come.
 //!
 //! Every stream plays the same tape. What its utterances say is found out beforehand by one stream
-//! alone, so that a word that differs, or that is somebody else's, is seen. The server runs twice:
-//! as it is, and with one utterance at a time on each instance.
+//! alone, so that a word that differs, or that is somebody else's, is seen. With `--compare`, the
+//! server runs a second time with one utterance at a time on each instance.
+//!
+//! A measurement ends in bounded time: once it is plain that too many words come too late, and at
+//! the latest a few seconds after the last stream has spoken.
 
-use std::{collections::BTreeMap, fmt::Write as _, sync::Arc, time::Duration};
+mod listener;
+
+use std::{
+    fmt::Write as _,
+    sync::{Arc, PoisonError, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use serde::Serialize;
-use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::{task::JoinSet, time::Instant};
 
-use super::{StreamArgs, Usage, expect::Tape, player::speak};
-use crate::{client, commands::own};
+use self::listener::{Heard, Play, Script};
+use super::{StreamArgs, Usage, expect::Tape, search::Search};
+use crate::commands::{bench::live::Live, own};
 
 /// How long after the end of speech the words may come, of nineteen in twenty utterances.
 const IN_TIME_MS: f64 = 1000.0;
-/// How late a chunk may be sent.
-const SEND_SLACK: Duration = Duration::from_millis(500);
+/// How long after the last stream has spoken its words are waited for.
+const GRACE: Duration = Duration::from_secs(5);
+/// How often it is looked how far a measurement is.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// The server's settings for each way to run it.
 const WAYS: [(&str, &[&str]); 2] = [
@@ -32,9 +43,12 @@ struct Row {
     streams: u32,
     /// Streams that were sent on time.
     sent_in_time: u32,
-    utterances: usize,
+    /// Utterances whose words came.
+    utterances: u32,
+    /// Utterances whose words did not come before the measurement was over.
+    missing: u32,
     /// Utterances whose words are not those of one stream alone.
-    wrong: usize,
+    wrong: u32,
     /// From the last sample of speech to the words.
     p50_final_ms: f64,
     p95_final_ms: f64,
@@ -48,26 +62,15 @@ struct Row {
 
 impl Row {
     fn keeps_up(&self) -> bool {
-        self.sent_in_time == self.streams && self.wrong == 0 && self.p95_final_ms < IN_TIME_MS
+        self.sent_in_time == self.streams
+            && (self.missing, self.wrong) == (0, 0)
+            && self.p95_final_ms < IN_TIME_MS
     }
 }
 
-/// What one stream heard.
-#[derive(Debug, Default)]
-struct Heard {
-    is_in_time: bool,
-    n_utterances: usize,
-    n_wrong: usize,
-    final_ms: Vec<f64>,
-    first_interim_ms: Vec<f64>,
-}
-
-/// What each utterance says, by where it begins in thousandths of a second.
-type Script = BTreeMap<u64, String>;
-
 pub(super) async fn run(args: &StreamArgs) -> anyhow::Result<String> {
     let tape = Arc::new(Tape::new(args.seconds, args.chunk_ms));
-    let ways = if args.url.is_some() { &WAYS[..1] } else { &WAYS };
+    let ways = if args.compare { &WAYS[..] } else { &WAYS[..1] };
     let mut rows = Vec::new();
     for (batching, settings) in ways {
         let (url, server) = if let Some(url) = &args.url {
@@ -77,7 +80,9 @@ pub(super) async fn run(args: &StreamArgs) -> anyhow::Result<String> {
             let (url, stop) = own::serve(&args.config, &settings).await?;
             (url, Some(stop))
         };
-        let bench = Bench { url, script: Arc::default(), tape: Arc::clone(&tape), batching, args };
+        let script = Arc::new(listener::read(&url, &tape).await?);
+        let live = Live::new();
+        let bench = Bench { url, script, tape: Arc::clone(&tape), batching, args, live };
         bench.run(&mut rows).await?;
         drop(server);
     }
@@ -91,29 +96,23 @@ struct Bench<'a> {
     tape: Arc<Tape>,
     batching: &'static str,
     args: &'a StreamArgs,
+    live: Live,
 }
 
 impl Bench<'_> {
-    async fn run(mut self, rows: &mut Vec<Row>) -> anyhow::Result<()> {
-        self.script = Arc::new(read(&self.url, &self.tape).await?);
+    async fn run(self, rows: &mut Vec<Row>) -> anyhow::Result<()> {
+        let lasts = (self.tape.duration() + self.tape.round() + GRACE).as_secs();
+        self.live.note(&format!("batching {}: at most {lasts} s for each line", self.batching));
         if !self.args.find_max {
             rows.push(self.measure(self.args.streams).await?);
             return Ok(());
         }
-        let (mut good, mut bad, mut next) = (0, None, self.args.streams);
+        let mut search = Search::new(self.args.streams);
         let first = rows.len();
-        while bad.is_none_or(|bad: u32| good + (good / 8).max(1) < bad) {
-            let row = self.measure(next).await?;
-            if row.keeps_up() {
-                good = next;
-            } else {
-                bad = Some(next);
-            }
+        while let Some(streams) = search.next() {
+            let row = self.measure(streams).await?;
+            search.learn(row.keeps_up());
             rows.push(row);
-            next = bad.map_or(next * 2, |bad| good.midpoint(bad)).max(1);
-            if bad == Some(1) {
-                break;
-            }
         }
         rows[first..].sort_by_key(|row| row.streams);
         Ok(())
@@ -121,143 +120,103 @@ impl Bench<'_> {
 
     /// Plays so many streams at once.
     async fn measure(&self, streams: u32) -> anyhow::Result<Row> {
-        let before = Usage::now();
-        let players: Vec<_> = (0..streams)
-            .map(|number| {
-                let (url, tape) = (self.url.clone(), Arc::clone(&self.tape));
-                let (script, interim) = (Arc::clone(&self.script), self.args.interim);
-                // People do not begin together.
-                let begins = tape.round() * number / streams;
-                #[expect(clippy::disallowed_methods, reason = "each stream is a client of its own")]
-                tokio::spawn(async move { play(&url, &tape, &script, (begins, interim)).await })
-            })
-            .collect();
-        let mut row = Row {
+        let (before, began) = (Usage::now(), Instant::now());
+        let play = Arc::new(Play {
+            url: self.url.clone(),
+            tape: Arc::clone(&self.tape),
+            script: Arc::clone(&self.script),
+            interim: self.args.interim,
+            heard: Heard::default(),
+        });
+        let mut players = JoinSet::new();
+        for number in 0..streams {
+            let play = Arc::clone(&play);
+            // People do not begin together.
+            let begins = self.tape.round() * number / streams;
+            players.spawn(async move { play.listen(begins).await });
+        }
+        let expected = streams * u32::try_from(self.script.len()).unwrap_or(u32::MAX);
+        let rss_mb = self.wait(&mut players, &play.heard, (streams, expected, began)).await?;
+        // Whoever still speaks is told to stop by its socket's end.
+        players.shutdown().await;
+        let Heard { n_in_time, n_finals, n_wrong, times, .. } = &play.heard;
+        let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+        times.finals.sort_by(f64::total_cmp);
+        times.first_interims.sort_by(f64::total_cmp);
+        let utterances = n_finals.load(Relaxed);
+        let row = Row {
             batching: self.batching,
             streams,
-            sent_in_time: 0,
-            utterances: 0,
-            wrong: 0,
-            p50_final_ms: 0.0,
-            p95_final_ms: 0.0,
-            p50_first_interim_ms: None,
-            cpu_s: 0.0,
-            rss_mb: 0.0,
+            sent_in_time: n_in_time.load(Relaxed),
+            utterances,
+            missing: expected.saturating_sub(utterances),
+            wrong: n_wrong.load(Relaxed),
+            p50_final_ms: super::quantile(&times.finals, 0.5),
+            p95_final_ms: super::quantile(&times.finals, 0.95),
+            p50_first_interim_ms: self
+                .args
+                .interim
+                .then(|| super::quantile(&times.first_interims, 0.5)),
+            cpu_s: Usage::now().cpu_s - before.cpu_s,
+            rss_mb,
         };
-        let (mut finals, mut interims) = (Vec::new(), Vec::new());
-        for player in players {
-            let heard = player.await.context("a player ended badly")??;
-            row.sent_in_time += u32::from(heard.is_in_time);
-            row.utterances += heard.n_utterances;
-            row.wrong += heard.n_wrong;
-            row.rss_mb = row.rss_mb.max(Usage::now().rss_mb);
-            finals.extend(heard.final_ms);
-            interims.extend(heard.first_interim_ms);
-        }
-        finals.sort_by(f64::total_cmp);
-        interims.sort_by(f64::total_cmp);
-        row.p50_final_ms = super::quantile(&finals, 0.5);
-        row.p95_final_ms = super::quantile(&finals, 0.95);
-        row.p50_first_interim_ms = self.args.interim.then(|| super::quantile(&interims, 0.5));
-        row.cpu_s = Usage::now().cpu_s - before.cpu_s;
+        self.live.note(&format!(
+            "batching {}, {streams} streams: p95 {:.0} ms, {} after {:.0} s",
+            self.batching,
+            row.p95_final_ms,
+            if row.keeps_up() { "held" } else { "not held" },
+            began.elapsed().as_secs_f64()
+        ));
         Ok(row)
     }
-}
 
-/// What the utterances of the tape say, as one stream alone hears them.
-async fn read(url: &str, tape: &Tape) -> anyhow::Result<Script> {
-    let (mut mouth, mut ear) = client::connect(url, "segmented").await?;
-    mouth.send(&start(false)).await?;
-    let tell = async {
-        for chunk in tape.chunks() {
-            mouth.audio(chunk).await?;
-        }
-        mouth.stop().await
-    };
-    let hear = async {
-        let mut script = Script::new();
-        while let Some(event) = ear.next().await? {
-            if event["type"] == "segment" {
-                let text = event["text"].as_str().context(
-                    "the server's model gives no text; run this where models/moonshine is, or give --model-repository",
-                )?;
-                script.insert(begins(&event), text.to_owned());
-            }
-        }
-        anyhow::Ok(script)
-    };
-    let (told, script) = tokio::join!(tell, hear);
-    told?;
-    script
-}
-
-fn start(interim: bool) -> Value {
-    json!({"request": "start", "interim_results": interim, "format": {
-        "encoding": "s16le", "sample_rate": 16_000, "channels": 1}})
-}
-
-/// Where a segment begins, in thousandths of a second.
-fn begins(event: &Value) -> u64 {
-    let seconds = event["start_time"].as_f64().unwrap_or(0.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts saturate")]
-    let millis = (seconds * 1000.0).round() as u64;
-    millis
-}
-
-/// Plays the tape, beginning so much later, with interim results or without.
-async fn play(
-    url: &str,
-    tape: &Tape,
-    script: &Script,
-    (begins_after, interim): (Duration, bool),
-) -> anyhow::Result<Heard> {
-    sleep_until(Instant::now() + begins_after).await;
-    let (mut mouth, mut ear) = client::connect(url, "segmented").await?;
-    mouth.send(&start(interim)).await?;
-    let began = Instant::now();
-    let since = |seconds: f64| {
-        let due = began + Duration::from_secs_f64(seconds.max(0.0));
-        Instant::now().saturating_duration_since(due).as_secs_f64() * 1000.0
-    };
-    let hear = async {
-        let mut heard = Heard::default();
-        let mut has_interim = false;
-        while let Some(event) = ear.next().await? {
-            if event["type"] != "segment" {
-                anyhow::ensure!(event["type"] != "error", "the server says: {event}");
-                continue;
-            }
-            if event["is_final"] == false {
-                if !std::mem::replace(&mut has_interim, true)
-                    && let Some(onset) = tape.onset(event["start_time"].as_f64().unwrap_or(0.0))
-                {
-                    heard.first_interim_ms.push(since(onset));
+    /// Waits for the streams, or until it is plain how this ends; the most memory that was seen.
+    async fn wait(
+        &self,
+        players: &mut JoinSet<anyhow::Result<()>>,
+        heard: &Heard,
+        (streams, expected, began): (u32, u32, Instant),
+    ) -> anyhow::Result<f64> {
+        let lasts = self.tape.duration() + self.tape.round() + GRACE;
+        let mut looks = tokio::time::interval(LOOK);
+        let mut rss_mb = 0.0_f64;
+        loop {
+            tokio::select! {
+                player = players.join_next() => match player {
+                    None => return Ok(rss_mb),
+                    Some(player) => if let Err(error) = player.context("a player ended badly")?
+                        && heard.n_broken.fetch_add(1, Relaxed) == 0
+                    {
+                        self.live.note(&format!("a stream broke: {error:#}"));
+                    },
+                },
+                _ = looks.tick() => {
+                    rss_mb = rss_mb.max(Usage::now().rss_mb);
+                    let (n_finals, n_late) =
+                        (heard.n_finals.load(Relaxed), heard.n_late.load(Relaxed));
+                    let took = began.elapsed();
+                    self.live.show(&format!(
+                        "batching {}, {streams} streams: {:.0} of {:.0} s, {n_finals} of {expected} utterances, {n_late} late",
+                        self.batching, took.as_secs_f64(), lasts.as_secs_f64()
+                    ));
+                    let is_lost = self.args.find_max && expected < 20 * n_late;
+                    if lasts < took || is_lost || heard.n_broken.load(Relaxed) == streams {
+                        return Ok(rss_mb);
+                    }
                 }
-                continue;
             }
-            has_interim = false;
-            heard.n_utterances += 1;
-            heard.final_ms.push(since(event["end_time"].as_f64().unwrap_or(0.0)));
-            let expected = script.get(&begins(&event)).map(String::as_str);
-            heard.n_wrong += usize::from(event["text"].as_str() != expected);
         }
-        anyhow::Ok(heard)
-    };
-    let (late, heard) = tokio::join!(speak(mouth, tape, began), hear);
-    let (late, mut heard) = (late?, heard?);
-    heard.is_in_time = late < SEND_SLACK;
-    // An utterance that never came is as wrong as one with other words.
-    heard.n_wrong += script.len().saturating_sub(heard.n_utterances);
-    Ok(heard)
+    }
 }
 
 fn table(rows: &[Row]) -> String {
     let mut text = format!(
-        "{:>9}{:>9}{:>9}{:>12}{:>7}{:>11}{:>11}{:>16}{:>8}{:>9}\n",
+        "{:>9}{:>9}{:>9}{:>12}{:>9}{:>7}{:>11}{:>11}{:>16}{:>8}{:>9}\n",
         "batching",
         "streams",
         "in time",
         "utterances",
+        "missing",
         "wrong",
         "p50 final",
         "p95 final",
@@ -270,11 +229,12 @@ fn table(rows: &[Row]) -> String {
             row.p50_first_interim_ms.map_or("-".to_owned(), |millis| format!("{millis:.0} ms"));
         _ = writeln!(
             text,
-            "{:>9}{:>9}{:>9}{:>12}{:>7}{:>8.0} ms{:>8.0} ms{:>16}{:>6.1} s{:>6.0} MB",
+            "{:>9}{:>9}{:>9}{:>12}{:>9}{:>7}{:>8.0} ms{:>8.0} ms{:>16}{:>6.1} s{:>6.0} MB",
             row.batching,
             row.streams,
             row.sent_in_time,
             row.utterances,
+            row.missing,
             row.wrong,
             row.p50_final_ms,
             row.p95_final_ms,
