@@ -79,9 +79,10 @@ fn begin(
     // A page that showed its token so wants to hear that it was understood.
     let upgrade = asked(upgrade)?.protocols(SUBPROTOCOLS);
     let trace = trace::of(headers);
-    streams
-        .clone()
-        .open(upgrade, move |socket| Connection::new(socket, streams, kind).traced(trace).run())
+    streams.clone().open(upgrade, move |socket| {
+        // Boxed, because a future has room for everything that moves through it.
+        Box::new(Connection::new(socket, streams, kind).traced(trace)).run()
+    })
 }
 
 /// The upgrade that was asked for.

@@ -20,6 +20,7 @@ const FLUSH: &[u8] = br#"{"request":"flush","id":1}"#;
 /// A stream that is open and has said what it is going to send.
 fn open(address: SocketAddr) -> TcpStream {
     let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_nodelay(true).unwrap();
     socket.write_all(UPGRADE).unwrap();
     let mut last = [0; 4];
     while &last != b"\r\n\r\n" {
@@ -78,30 +79,33 @@ fn an_idle_stream_is_small_and_an_hour_of_silence_leaves_nothing() {
     let server = runtime.block_on(Server::build(config)).unwrap();
     let address = server.address();
     runtime.spawn(server.run(std::future::pending()));
-    // What is made once, on the first stream, is no stream's own.
+    // What is made once, for as many streams as there have been, is no stream's own.
     let second = vec![0; 32_000];
-    let mut first = open(address);
-    send(&mut first, 0x82, &second);
-    flush(&mut first);
-    drop(first);
+    let mut streams: Vec<_> = (0..100).map(|_| open(address)).collect();
+    for stream in &mut streams {
+        send(stream, 0x82, &second);
+        flush(stream);
+    }
+    drop(streams);
 
     let before = held();
     let mut streams: Vec<_> = (0..100).map(|_| open(address)).collect();
     let idle = (held() - before) / 100;
     for stream in &mut streams {
-        // As a microphone gives it.
+        // As a microphone gives it: the next piece comes when the one before is done with.
         for tenth in second.chunks(3200).cycle().take(30) {
             send(stream, 0x82, tenth);
+            flush(stream);
         }
-        flush(stream);
     }
     let silent = (held() - before) / 100;
     println!("idle {idle} bytes a stream, {silent} after three seconds of silence");
     drop(streams);
     assert!(idle < 32 << 10, "an idle stream holds {idle} bytes");
     // 400 ms of audio are kept, since an utterance may turn out to have begun in them: 13 KB where
-    // it is 16-bit audio. The rest is what the socket and the decoder read into.
-    assert!(silent <= 54 << 10, "a silent stream holds {silent} bytes");
+    // it is 16-bit audio. The rest is the task, what its socket reads into, and what the detector
+    // remembers.
+    assert!(silent <= 32 << 10, "a silent stream holds {silent} bytes");
 
     let mut stream = open(address);
     let mut after_a_minute = 0;
@@ -115,5 +119,6 @@ fn an_idle_stream_is_small_and_an_hour_of_silence_leaves_nothing() {
     flush(&mut stream);
     let grown = held() - after_a_minute;
     println!("{grown} bytes more after an hour of silence than after a minute");
-    assert!(grown < 16 << 10, "an hour of silence leaves {grown} bytes behind");
+    // A socket reads into as much as a message or two of these, 32 KB each, now more and now less.
+    assert!(grown < 64 << 10, "an hour of silence leaves {grown} bytes behind");
 }

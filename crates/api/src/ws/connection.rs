@@ -92,9 +92,9 @@ where
     }
 
     /// Serves the client until either side has had enough.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self: Box<Self>) {
         let ended = self.converse().await;
-        let Self { socket, streams, round, next, .. } = self;
+        let Self { socket, streams, round, next, .. } = *self;
         // ORDER: what is still with the models is withdrawn before anything is waited for.
         drop((round, next));
         let farewell = match ended {

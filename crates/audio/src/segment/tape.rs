@@ -8,8 +8,8 @@ use std::{collections::VecDeque, ops::Range};
 
 use super::index_of as index;
 
-/// Room for so many samples is kept whether it is needed or not.
-const ROOM: usize = 1024;
+/// Room for so many samples is kept whether it is needed or not: what is short of a frame.
+const ROOM: usize = 512;
 
 /// Samples from `start` to `end`, counted from the beginning of the stream.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ impl Tape {
     /// Keeps what is before `until` in as little memory as it can be kept in.
     pub(super) fn pack(&mut self, until: u64) {
         if self.start < self.unpackable {
-            return self.tighten();
+            return self.tighten(until);
         }
         let n_packed = index(until.clamp(self.start, self.end()) - self.start);
         let n_more = n_packed.saturating_sub(self.packed.len());
@@ -65,13 +65,15 @@ impl Tape {
             self.unpackable = until;
             self.unpack();
         }
-        self.tighten();
+        self.tighten(until);
     }
 
-    /// Gives back what a burst or a long utterance took.
-    fn tighten(&mut self) {
-        if self.samples.len() + ROOM < self.samples.capacity() {
-            self.samples.shrink_to(self.samples.len() + ROOM / 2);
+    /// Gives back what a burst or a long utterance took, once all of it is packed that can be.
+    fn tighten(&mut self, until: u64) {
+        let needed = self.samples.len().max(ROOM);
+        let is_settled = self.end() < until + ROOM as u64;
+        if is_settled && needed + ROOM / 2 < self.samples.capacity() {
+            self.samples.shrink_to(needed);
         }
     }
 

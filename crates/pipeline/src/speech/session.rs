@@ -202,6 +202,7 @@ impl Session {
             mix(&mut planes);
         }
         let (style, speech) = (&self.style, &self.asker.speech);
+        self.lanes.reserve_exact(planes.len().saturating_sub(self.lanes.len()));
         while self.lanes.len() < planes.len() {
             self.lanes.push(Lane::new(style, speech));
         }

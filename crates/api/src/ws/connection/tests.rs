@@ -99,7 +99,7 @@ pub(crate) fn streams(limits: SpeechLimits) -> Streams {
 
 /// Speaks as these messages say, and returns everything that was heard.
 async fn converse(streams: Streams, kind: Kind, messages: Vec<Message>) -> Vec<Message> {
-    talk(messages, |_| false, |wire| Connection::new(wire, streams, kind).run()).await
+    talk(messages, |_| false, |wire| Box::new(Connection::new(wire, streams, kind)).run()).await
 }
 
 /// The same with whoever serves the other end, until it closes or has said the last.
@@ -303,7 +303,7 @@ fn a_client_that_leaves_at_any_moment_leaves_nothing_behind() {
         drop(say);
         let wire = Wire { incoming, outgoing: PollSender::new(outgoing) };
 
-        Connection::new(wire, streams.clone(), Kind::Segmented).run().await;
+        Box::new(Connection::new(wire, streams.clone(), Kind::Segmented)).run().await;
 
         while hear.recv().await.is_some() {}
     });
@@ -376,7 +376,7 @@ async fn told_to_stop_a_stream_gets_what_it_waits_for_and_a_close() {
     let (say, incoming) = mpsc::channel(4);
     let (outgoing, mut hear) = mpsc::channel(100);
     let wire = Wire { incoming, outgoing: PollSender::new(outgoing) };
-    let connection = Connection::new(wire, streams.clone(), Kind::Simple).run();
+    let connection = Box::new(Connection::new(wire, streams.clone(), Kind::Simple)).run();
     let client = async {
         say.send(start()).await.unwrap();
         say.send(Message::Binary(vec![0; 64_001].into())).await.unwrap();
