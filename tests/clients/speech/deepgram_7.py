@@ -8,7 +8,7 @@ from deepgram.environment import DeepgramClientEnvironment
 from deepgram.listen.v1 import types
 from websockets.exceptions import InvalidStatus
 
-from common import HTTP, check, chunks, clip, samples
+from common import CLIPS, FIRST, HTTP, Clip, chunks
 
 here = DeepgramClientEnvironment(
     base=f"http://{HTTP}", production=f"ws://{HTTP}", agent=f"ws://{HTTP}", agent_rest=f"http://{HTTP}"
@@ -16,14 +16,12 @@ here = DeepgramClientEnvironment(
 client = DeepgramClient(api_key="any", environment=here)
 
 
-def whole() -> str:
-    answer = client.listen.v1.media.transcribe_file(request=clip(), model="nova-3", smart_format=True)
+def whole(clip: Clip) -> None:
+    answer = client.listen.v1.media.transcribe_file(request=clip.file(), model="nova-3", smart_format=True)
     type(answer).model_validate(answer.model_dump())
-    assert abs(answer.metadata.duration - 11.0) < 0.1, answer.metadata
+    assert abs(answer.metadata.duration - clip.seconds()) < 0.1, answer.metadata
     assert answer.metadata.channels == 1 and len(answer.metadata.sha256) == 64
-    text = answer.results.channels[0].alternatives[0].transcript
-    check(text, "a file")
-    return text
+    clip.check(answer.results.channels[0].alternatives[0].transcript, "a file")
 
 
 def talk(send, **options) -> list:
@@ -40,10 +38,10 @@ def talk(send, **options) -> list:
     return messages
 
 
-def streamed(text: str) -> None:
+def streamed(clip: Clip) -> None:
     def send(socket):
         socket.send_keep_alive()
-        for chunk in chunks(samples()):
+        for chunk in chunks(clip.samples()):
             socket.send_media(chunk)
         socket.send_close_stream()
 
@@ -54,16 +52,16 @@ def streamed(text: str) -> None:
     assert kinds[0] == "SpeechStarted" and kinds[-1] == "Metadata", kinds
     assert "UtteranceEnd" in kinds, kinds
     finals = [m for m in messages if m.type == "Results" and m.is_final]
-    check(" ".join(m.channel.alternatives[0].transcript for m in finals), "a stream")
+    clip.check(" ".join(m.channel.alternatives[0].transcript for m in finals), "a stream")
     assert finals[-1].speech_final and not any(m.from_finalize for m in finals)
-    assert abs(messages[-1].duration - 13.0) < 0.1
+    assert abs(messages[-1].duration - clip.seconds() - 2.0) < 0.1
     starts = [m.start for m in finals]
     assert starts == sorted(starts)
 
 
 def finalized() -> None:
     def send(socket):
-        audio = samples()
+        audio = FIRST.samples()
         half = 5 * 32000
         for chunk in chunks(audio[:half]):
             socket.send_media(chunk)
@@ -81,7 +79,7 @@ def finalized() -> None:
 
 
 def channels() -> None:
-    stereo = b"".join(chunk + b"\0\0" for chunk in chunks(samples(), 2))
+    stereo = b"".join(chunk + b"\0\0" for chunk in chunks(FIRST.samples(), 2))
 
     def send(socket):
         for chunk in chunks(stereo):
@@ -91,7 +89,7 @@ def channels() -> None:
     messages = talk(send, channels="2", multichannel="true")
     finals = [m for m in messages if m.type == "Results"]
     assert all(m.channel_index == [0, 2] for m in finals), "the silent one says nothing"
-    check(" ".join(m.channel.alternatives[0].transcript for m in finals), "one channel of two")
+    FIRST.check(" ".join(m.channel.alternatives[0].transcript for m in finals), "one channel of two")
 
 
 def refused() -> None:
@@ -111,8 +109,9 @@ def refused() -> None:
         raise AssertionError("a URL was taken")
 
 
-text = whole()
-streamed(text)
+for clip in CLIPS:
+    whole(clip)
+    streamed(clip)
 finalized()
 channels()
 refused()

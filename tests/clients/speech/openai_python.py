@@ -6,27 +6,27 @@ import base64
 import openai
 from openai import AsyncOpenAI, OpenAI
 
-from common import CLIP, HTTP, check, chunks, samples
+from common import CLIPS, FIRST, HTTP, Clip, chunks
 
 client = OpenAI(base_url=f"http://{HTTP}/v1", api_key="any", max_retries=0)
 
 
-def ask(**options):
-    with open(CLIP, "rb") as file:
+def ask(clip: Clip = FIRST, **options):
+    with open(clip.path, "rb") as file:
         return client.audio.transcriptions.create(model="whisper-1", file=file, **options)
 
 
-def files() -> None:
-    short = ask()
-    check(short.text, "json")
-    assert short.usage.type == "duration" and abs(short.usage.seconds - 11.0) < 0.1
-    long = ask(response_format="verbose_json", timestamp_granularities=["word", "segment"])
-    assert long.text == short.text and long.segments and abs(float(long.duration) - 11.0) < 0.1
+def files(clip: Clip) -> None:
+    short = ask(clip)
+    clip.check(short.text, "json")
+    assert short.usage.type == "duration" and abs(short.usage.seconds - clip.seconds()) < 0.1
+    long = ask(clip, response_format="verbose_json", timestamp_granularities=["word", "segment"])
+    assert long.text == short.text and long.segments and abs(float(long.duration) - clip.seconds()) < 0.1
     assert " ".join(word.word for word in long.words) == short.text
-    assert ask(response_format="text").strip() == short.text
-    assert ask(response_format="srt").startswith("1\n00:00:0")
-    assert ask(response_format="vtt").startswith("WEBVTT\n\n00:00:0")
-    events = list(ask(stream=True))
+    assert ask(clip, response_format="text").strip() == short.text
+    assert ask(clip, response_format="srt").startswith("1\n00:00:0")
+    assert ask(clip, response_format="vtt").startswith("WEBVTT\n\n00:00:0")
+    events = list(ask(clip, stream=True))
     assert "".join(e.delta for e in events if e.type == "transcript.text.delta") == short.text
     assert events[-1].type == "transcript.text.done" and events[-1].text == short.text
 
@@ -52,7 +52,7 @@ def models() -> None:
     assert client.models.retrieve(names[0]).id == names[0]
 
 
-async def talk(turns) -> list:
+async def talk(clip: Clip, turns) -> list:
     """Everything until the clip is transcribed."""
     input = {
         "format": {"type": "audio/pcm", "rate": 24000},
@@ -62,7 +62,7 @@ async def talk(turns) -> list:
     async with AsyncOpenAI(base_url=f"http://{HTTP}/v1", api_key="any") as client:
         async with client.realtime.connect(extra_query={"intent": "transcription"}) as connection:
             await connection.session.update(session={"type": "transcription", "audio": {"input": input}})
-            for chunk in chunks(samples(24000), 9600):
+            for chunk in chunks(clip.samples(24000), 9600):
                 await connection.input_audio_buffer.append(audio=base64.b64encode(chunk).decode())
             await connection.input_audio_buffer.commit()
             # What is not known is answered in its turn, so everything else came before.
@@ -80,21 +80,22 @@ def said(events: list) -> str:
     return " ".join(e.transcript for e in events if e.type.endswith(".completed"))
 
 
-async def realtime() -> None:
-    events = await talk({"type": "server_vad", "silence_duration_ms": 400})
+async def realtime(clip: Clip) -> None:
+    events = await talk(clip, {"type": "server_vad", "silence_duration_ms": 400})
     assert [e.type for e in events[:2]] == ["session.created", "session.updated"]
-    check(said(events), "turns")
+    clip.check(said(events), "turns")
     for item in {e.item_id for e in events if e.type.endswith("speech_started")}:
         own = [e for e in events if getattr(e, "item_id", None) == item]
         kinds = [e.type.rsplit(".", 1)[-1] for e in own if not e.type.endswith(".delta")]
         assert kinds == ["speech_started", "speech_stopped", "committed", "completed"], kinds
         assert "".join(e.delta for e in own if e.type.endswith(".delta")) == own[-1].transcript
-    events = await talk(None)
-    check(said(events), "a commit")
+    events = await talk(clip, None)
+    clip.check(said(events), "a commit")
     assert sum(e.type.endswith(".completed") for e in events) == 1
 
 
-files()
+for clip in CLIPS:
+    files(clip)
+    asyncio.run(realtime(clip))
 refused()
 models()
-asyncio.run(realtime())

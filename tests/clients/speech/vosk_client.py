@@ -6,14 +6,14 @@ import os
 
 import websockets
 
-from common import check, chunks, samples
+from common import CLIPS, Clip, chunks
 
 
-async def main() -> None:
+async def talk(clip: Clip) -> None:
     texts = []
     async with websockets.connect(f"ws://{os.environ['PACELINE_VOSK']}") as socket:
         await socket.send('{ "config" : { "sample_rate" : 16000, "words" : true } }')
-        for chunk in chunks(samples(), 8000):
+        for chunk in chunks(clip.samples(), 8000):
             await socket.send(chunk)
             reply = json.loads(await asyncio.wait_for(socket.recv(), 60))
             assert ("partial" in reply) != ("text" in reply), reply
@@ -25,9 +25,10 @@ async def main() -> None:
         except websockets.ConnectionClosedOK:
             pass
     finals = [reply for reply in texts if "text" in reply]
-    check(" ".join(reply["text"] for reply in finals), "a stream")
+    clip.check(" ".join(reply["text"] for reply in finals), "a stream")
     listed = [word for reply in finals for word in reply.get("result", [])]
     assert listed and all({"word", "start", "end", "conf"} <= set(word) for word in listed)
 
 
-asyncio.run(main())
+for clip in CLIPS:
+    asyncio.run(talk(clip))
