@@ -39,7 +39,7 @@ async fn main() -> std::io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("ws://{}", listener.local_addr()?);
     let listening = Listening {
-        listener,
+        listener: listener.into(),
         tls: None,
         entrance: Router::new().route("/", get(echo)).into(),
         places: Places::new(64, 64),

@@ -40,7 +40,7 @@ pub use crate::{
 };
 pub use entrance::Entrance;
 pub(crate) use serve::accept;
-pub use serve::{Budget, Listening, Places, ServeLimits, serve};
+pub use serve::{Budget, Listener, Listening, Places, ServeLimits, serve};
 #[cfg(feature = "fuzz")]
 pub use value::plain_value;
 

@@ -43,6 +43,8 @@ pub struct Settings {
     /// What a call takes by its rows, as points `[rows, milliseconds]`; straight lines between
     /// them, and on beyond the last two.
     pub curve: Vec<(usize, f64)>,
+    /// Every call keeps so many bytes for ever: what watches memory can be tried on it.
+    pub leak: usize,
     /// Burn the CPU instead of sleeping.
     pub spin: bool,
     /// The same seed gives the same failures and jitter.
@@ -88,6 +90,7 @@ impl Default for Settings {
             panic_rate: 0.0,
             warmup_penalty: 0.0,
             curve: Vec::new(),
+            leak: 0,
             spin: false,
             seed: 0,
             input: "INPUT".to_owned(),
@@ -271,6 +274,9 @@ impl Backend for Simulated {
         let samples = input.shape().get(1).copied().unwrap_or(0);
         let takes = self.next_duration(call.rows, samples);
         pass(takes, self.settings.spin);
+        if self.settings.leak != 0 {
+            std::mem::forget(vec![1_u8; self.settings.leak]);
+        }
         let Settings { failure_rate, panic_rate, .. } = self.settings;
         // Only dice that can fall either way are thrown, so that an echo costs nothing.
         let failed = if failure_rate == 0.0 {

@@ -8,13 +8,19 @@ mod workers;
 
 use std::{pin::Pin, sync::Arc};
 
-use crate::{clients::cameras::Film, ledger::Excuses, server::Server};
+use crate::{
+    clients::cameras::Film,
+    ledger::Excuses,
+    parts::{Part, Parts},
+    server::Server,
+};
 
 /// What a fault works on.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) server: Arc<Server>,
     pub(crate) film: Arc<Film>,
+    pub(crate) parts: Parts,
 }
 
 /// A fault under way.
@@ -26,6 +32,8 @@ pub(crate) struct Fault {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
     pub(crate) excuses: Excuses,
+    /// What cannot be left out for it.
+    pub(crate) needs: Option<Part>,
     /// Does it, and fails where something is not as it must be.
     pub(crate) run: for<'a> fn(&'a Scene) -> Done<'a>,
 }
@@ -38,140 +46,216 @@ impl std::fmt::Debug for Fault {
 
 /// One row of the table.
 macro_rules! fault {
-    ($name:literal, $excuses:ident, $run:path, $about:literal) => {
+    ($name:literal, $excuses:ident, $needs:expr, $run:path, $about:literal) => {
         Fault {
             name: $name,
             about: $about,
             excuses: Excuses::$excuses,
+            needs: $needs,
             run: |scene| Box::pin($run(scene)),
         }
     };
 }
 
+const PYTHON: Option<Part> = Some(Part::Python);
+const REDIS: Option<Part> = Some(Part::Redis);
+const SS: Option<Part> = Some(Part::Ss);
+
+/// All of them, a line each.
+pub(crate) fn list() -> String {
+    ALL.iter()
+        .fold(String::new(), |list, fault| list + &format!("{:18}{}\n", fault.name, fault.about))
+}
+
 /// All of them.
 pub(crate) const ALL: &[Fault] = &[
-    fault!("worker-kill", WORKER, workers::kill, "SIGKILL to a Python worker"),
+    fault!("worker-kill", WORKER, PYTHON, workers::kill, "SIGKILL to a Python worker"),
     fault!(
         "worker-stop",
         WORKER,
+        PYTHON,
         workers::stop,
         "SIGSTOP to a Python worker; it is ended at its call's time-out"
     ),
-    fault!("worker-exit", WORKER, workers::exit, "a model that ends its process with code 0"),
-    fault!("worker-segv", WORKER, workers::segv, "a model that reads address 0"),
-    fault!("worker-hang", WORKER, workers::hang, "a model that never returns"),
+    fault!(
+        "worker-exit",
+        WORKER,
+        PYTHON,
+        workers::exit,
+        "a model that ends its process with code 0"
+    ),
+    fault!("worker-segv", WORKER, PYTHON, workers::segv, "a model that reads address 0"),
+    fault!("worker-hang", WORKER, PYTHON, workers::hang, "a model that never returns"),
     fault!(
         "worker-memory",
         WORKER,
+        PYTHON,
         workers::memory,
         "a model that wants more memory than it may have"
     ),
-    fault!("worker-noise", NONE, workers::noise, "a model that prints twenty thousand lines"),
+    fault!(
+        "worker-noise",
+        NONE,
+        PYTHON,
+        workers::noise,
+        "a model that prints twenty thousand lines"
+    ),
     fault!(
         "worker-raises",
         NONE,
+        PYTHON,
         workers::raises,
         "a model that raises; its neighbours in the batch are answered"
     ),
-    fault!("item-error", NONE, workers::item_error, "a model that fails one row"),
-    fault!("model-fails", NONE, models::fails, "a model that fails on a third of its rows"),
-    fault!("model-panics", NONE, models::panics, "a model that panics in a tenth of its calls"),
-    fault!("model-reload", NONE, models::reload, "a model is loaded anew, again and again"),
+    fault!("item-error", NONE, PYTHON, workers::item_error, "a model that fails one row"),
+    fault!("model-fails", NONE, None, models::fails, "a model that fails on a third of its rows"),
+    fault!(
+        "model-panics",
+        NONE,
+        None,
+        models::panics,
+        "a model that panics in a tenth of its calls"
+    ),
+    fault!("model-reload", NONE, PYTHON, models::reload, "a model is loaded anew, again and again"),
     fault!(
         "model-broken",
         NONE,
+        PYTHON,
         models::broken,
         "a new version that cannot be loaded; the old one serves on"
     ),
     fault!(
-        "overload",
+        "queue-full",
         NONE,
+        None,
         models::overload,
         "ten times more requests than a model can take; others notice nothing"
     ),
-    fault!("deadlines", NONE, models::deadlines, "requests that can no longer be answered in time"),
+    fault!(
+        "deadlines",
+        NONE,
+        None,
+        models::deadlines,
+        "requests that can no longer be answered in time"
+    ),
     fault!(
         "client-reset",
         NONE,
+        None,
         clients::reset,
         "clients that reset the connection while they are served"
     ),
     fault!(
         "stream-vanishes",
         NONE,
+        None,
         clients::stream_vanishes,
         "streams whose client is gone in mid-sentence"
     ),
     fault!(
         "slow-head",
         NONE,
+        None,
         clients::slow_head,
         "two hundred clients that never finish their request's head"
     ),
-    fault!("slow-body", NONE, clients::slow_body, "clients that never finish their request's body"),
-    fault!("slow-reader", NONE, clients::slow_reader, "clients that do not read their answers"),
-    fault!("garbage", NONE, clients::garbage, "random bytes to every port"),
-    fault!("bad-requests", NONE, clients::bad_requests, "bodies that are wrong in every way"),
-    fault!("huge-body", NONE, clients::huge_body, "bodies that are larger than allowed"),
+    fault!(
+        "slow-body",
+        NONE,
+        None,
+        clients::slow_body,
+        "clients that never finish their request's body"
+    ),
+    fault!(
+        "slow-reader",
+        NONE,
+        None,
+        clients::slow_reader,
+        "clients that do not read their answers"
+    ),
+    fault!("garbage", NONE, None, clients::garbage, "random bytes to every port"),
+    fault!("bad-requests", NONE, None, clients::bad_requests, "bodies that are wrong in every way"),
+    fault!("huge-body", NONE, None, clients::huge_body, "bodies that are larger than allowed"),
     fault!(
         "zip-bomb",
         NONE,
+        None,
         clients::zip_bomb,
         "a small body that unpacks to more than is allowed"
     ),
-    fault!("chunk-bomb", NONE, clients::chunk_bomb, "a body in a hundred thousand chunks"),
-    fault!("bad-audio", NONE, clients::bad_audio, "streams of noise that claim to be music"),
-    fault!("bad-frames", NONE, clients::bad_frames, "WebSocket frames that are none"),
+    fault!("chunk-bomb", NONE, None, clients::chunk_bomb, "a body in a hundred thousand chunks"),
+    fault!("bad-audio", NONE, None, clients::bad_audio, "streams of noise that claim to be music"),
+    fault!("bad-frames", NONE, None, clients::bad_frames, "WebSocket frames that are none"),
     fault!(
         "stream-resets",
         NONE,
+        None,
         clients::stream_resets,
         "HTTP/2 requests that are reset at once, by the thousand"
     ),
     fault!(
         "connection-kill",
         AWAY,
+        SS,
         clients::connection_kill,
         "every connection to the server is reset by the system"
     ),
-    fault!("redis-kill", NONE, redis::kill, "SIGKILL to Redis, and a new start"),
-    fault!("redis-stop", NONE, redis::stop, "SIGSTOP to Redis for three seconds"),
-    fault!("redis-clients", NONE, redis::clients, "Redis closes every connection"),
-    fault!("redis-pause", NONE, redis::pause, "Redis answers nothing for two seconds"),
-    fault!("redis-slow", NONE, redis::slow, "Redis is busy for a second"),
-    fault!("redis-full", NONE, redis::full, "Redis has no memory left for frames"),
-    fault!("redis-group", NONE, redis::group, "the consumer group is destroyed"),
-    fault!("redis-scripts", NONE, redis::scripts, "Redis forgets its scripts"),
-    fault!("poison-frames", NONE, redis::poison, "frames that are none go to the dead letters"),
-    fault!("starved", PRESSURE, processes::starved, "four busy loops for two seconds"),
-    fault!("server-stop", NONE, processes::stop, "SIGSTOP to the server for a second"),
+    fault!("redis-kill", NONE, REDIS, redis::kill, "SIGKILL to Redis, and a new start"),
+    fault!(
+        "redis-failover",
+        NONE,
+        REDIS,
+        redis::failover,
+        "SIGKILL to Redis; its copy takes its place"
+    ),
+    fault!("redis-stop", NONE, REDIS, redis::stop, "SIGSTOP to Redis for three seconds"),
+    fault!("redis-clients", NONE, REDIS, redis::clients, "Redis closes every connection"),
+    fault!("redis-pause", NONE, REDIS, redis::pause, "Redis answers nothing for two seconds"),
+    fault!("redis-slow", NONE, REDIS, redis::slow, "Redis is busy for a second"),
+    fault!("redis-full", NONE, REDIS, redis::full, "Redis has no memory left for frames"),
+    fault!("redis-group", NONE, REDIS, redis::group, "the consumer group is destroyed"),
+    fault!("redis-scripts", NONE, REDIS, redis::scripts, "Redis forgets its scripts"),
+    fault!(
+        "poison-frames",
+        NONE,
+        REDIS,
+        redis::poison,
+        "frames that are none go to the dead letters"
+    ),
+    fault!("starved", PRESSURE, None, processes::starved, "four busy loops for two seconds"),
+    fault!("server-stop", NONE, None, processes::stop, "SIGSTOP to the server for a second"),
     fault!(
         "few-descriptors",
         AWAY,
+        None,
         processes::few_descriptors,
         "no descriptors left for new connections"
     ),
     fault!(
         "drain",
         AWAY,
+        None,
         processes::drain,
         "SIGTERM under load: what was accepted is answered; then a new start"
     ),
     fault!(
         "two-signals",
         AWAY,
+        None,
         processes::two_signals,
         "SIGTERM twice: it ends at once; then a new start"
     ),
     fault!(
         "early-signal",
         AWAY,
+        None,
         processes::early_signal,
         "SIGTERM while it starts; then a new start"
     ),
     fault!(
         "server-kill",
         AWAY,
+        None,
         processes::kill,
         "SIGKILL to the server; its workers end, and a new start goes on"
     ),

@@ -92,6 +92,15 @@ impl Counts {
         self.right + self.refused + self.failed + self.cut + self.wrong + self.silent
     }
 
+    fn add(&mut self, other: &Self) {
+        self.right += other.right;
+        self.refused += other.refused;
+        self.failed += other.failed;
+        self.cut += other.cut;
+        self.wrong += other.wrong;
+        self.silent += other.silent;
+    }
+
     fn count(&mut self, outcome: &Outcome) {
         *match outcome {
             Outcome::Right => &mut self.right,
@@ -117,11 +126,26 @@ struct Book {
 pub(crate) struct Ledger(Mutex<Book>);
 
 /// A copy of what the book says.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Balance {
     pub(crate) doors: BTreeMap<&'static str, Counts>,
     pub(crate) n_violations: u64,
     pub(crate) violations: Vec<String>,
+}
+
+impl Balance {
+    pub(crate) fn n_operations(&self) -> u64 {
+        self.doors.values().map(Counts::total).sum()
+    }
+
+    /// What another book says, too.
+    pub(crate) fn add(&mut self, other: Self) {
+        for (door, counts) in other.doors {
+            self.doors.entry(door).or_default().add(&counts);
+        }
+        self.n_violations += other.n_violations;
+        self.violations.extend(other.violations);
+    }
 }
 
 impl Ledger {
@@ -139,6 +163,19 @@ impl Ledger {
         if let Some(window) = self.0.lock().windows.back_mut() {
             window.ended = Some(now);
         }
+    }
+
+    /// So many operations ended with the right answer.
+    pub(crate) fn right(&self, door: &'static str, n: usize) {
+        self.0.lock().doors.entry(door).or_default().right += u64::try_from(n).unwrap_or(0);
+    }
+
+    pub(crate) fn n_operations(&self) -> u64 {
+        self.0.lock().doors.values().map(Counts::total).sum()
+    }
+
+    pub(crate) fn n_violations(&self) -> u64 {
+        self.0.lock().n_violations
     }
 
     /// An operation ended.

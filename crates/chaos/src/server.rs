@@ -2,123 +2,88 @@
 //! every kind, and the Redis that its cameras read.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    net::{SocketAddr, TcpListener},
+    fs::{self, OpenOptions},
+    net::SocketAddr,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
+    process::{Command, Stdio},
 };
 
-use anyhow::{Context as _, bail, ensure};
-use parking_lot::Mutex;
-use rustix::process::{Pid, Signal};
+use anyhow::{Context as _, bail};
+use rustix::process::Pid;
 use tempfile::TempDir;
-use tokio::{
-    net::TcpStream,
-    time::{Instant, sleep},
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    parts::{Part, Parts},
+    process::{LOOK, PATIENCE, Process, free_port},
+    redis_pair::RedisPair,
 };
-
-/// Longest that a start or a stop may take.
-const PATIENCE: Duration = Duration::from_mins(1);
-const LOOK: Duration = Duration::from_millis(10);
-
-/// A port that nobody has now.
-fn free_port() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
-}
-
-/// A child process that can be stopped and started again; killed when dropped.
-#[derive(Debug, Default)]
-pub(crate) struct Process(Mutex<Option<Child>>);
-
-impl Process {
-    pub(crate) fn pid(&self) -> anyhow::Result<Pid> {
-        let id = self.0.lock().as_ref().map(Child::id).context("the process is not running")?;
-        Pid::from_raw(i32::try_from(id)?).context("no process id")
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        Ok(rustix::process::kill_process(self.pid()?, signal)?)
-    }
-
-    /// Waits for its end.
-    pub(crate) async fn ended(&self) -> anyhow::Result<ExitStatus> {
-        let began = Instant::now();
-        while began.elapsed() < PATIENCE {
-            if let Some(status) = self.has_ended()? {
-                return Ok(status);
-            }
-            sleep(LOOK).await;
-        }
-        bail!("the process does not end within {PATIENCE:?}")
-    }
-
-    fn has_ended(&self) -> anyhow::Result<Option<ExitStatus>> {
-        let mut child = self.0.lock();
-        let status = child.as_mut().context("the process is not running")?.try_wait()?;
-        if status.is_some() {
-            *child = None;
-        }
-        Ok(status)
-    }
-
-    fn put(&self, child: Child) {
-        *self.0.lock() = Some(child);
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Some(child) = self.0.get_mut() {
-            // Either fails only where it has ended already.
-            child.kill().ok();
-            child.wait().ok();
-        }
-    }
-}
 
 /// Where everything is.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) process: Process,
-    pub(crate) redis: Process,
+    pub(crate) redis: Option<RedisPair>,
     pub(crate) http: SocketAddr,
     pub(crate) grpc: SocketAddr,
-    pub(crate) redis_at: SocketAddr,
     binary: PathBuf,
+    settings: Vec<String>,
     folder: TempDir,
 }
 
 impl Server {
-    /// Writes the configuration, and starts Redis and the server.
-    pub(crate) async fn start(binary: &Path, python: &Path) -> anyhow::Result<Self> {
+    /// Writes the configuration, and starts Redis and the server. `settings` are further ones, as
+    /// the command line has them.
+    pub(crate) async fn start(parts: &Parts, settings: &[&str]) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir().context("no folder for the server's files")?;
+        let redis = if parts.has(Part::Redis) {
+            Some(RedisPair::start(&parts.redis, folder.path()).await?)
+        } else {
+            None
+        };
         let server = Self {
             process: Process::default(),
-            redis: Process::default(),
+            redis,
             http: free_port()?,
             grpc: free_port()?,
-            redis_at: free_port()?,
-            binary: binary.to_owned(),
-            folder: tempfile::tempdir().context("no folder for the server's files")?,
+            binary: parts.server.clone(),
+            settings: settings.iter().map(|&set| set.to_owned()).collect(),
+            folder,
         };
-        let version = server.models().join("fragile/1");
-        fs::create_dir_all(&version)?;
-        fs::write(version.join("model.py"), include_str!("model/model.py"))?;
-        let text = include_str!("model/paceline.toml")
+        fs::create_dir_all(server.models())?;
+        let mut text = include_str!("model/paceline.toml")
             .replace("HTTP", &server.http.to_string())
             .replace("GRPC", &server.grpc.to_string())
-            .replace("REDIS", &server.redis_at.to_string())
-            .replace("MODELS", &server.models().display().to_string())
-            .replace("PYTHON", &python.display().to_string());
+            .replace("MODELS", &server.models().display().to_string());
+        if parts.has(Part::Python) {
+            let version = server.models().join("fragile/1");
+            fs::create_dir_all(&version)?;
+            fs::write(version.join("model.py"), include_str!("model/model.py"))?;
+            text += &include_str!("model/python.toml")
+                .replace("PYTHON", &parts.python.display().to_string());
+        }
+        if let Some(redis) = &server.redis {
+            text += &include_str!("model/cameras.toml").replace("REDIS", &redis.at.to_string());
+        }
         fs::write(server.folder.path().join("paceline.toml"), text)?;
-        server.start_redis().await?;
         server.start_server().await?;
         Ok(server)
+    }
+
+    /// Redis, where it is not left out.
+    pub(crate) fn redis(&self) -> anyhow::Result<&RedisPair> {
+        self.redis.as_ref().context("there is no Redis here")
     }
 
     /// The model repository.
     pub(crate) fn models(&self) -> PathBuf {
         self.folder.path().join("models")
+    }
+
+    /// Everything that it wrote stays where it is.
+    pub(crate) fn keep_files(&mut self) -> &Path {
+        self.folder.disable_cleanup(true);
+        self.folder.path()
     }
 
     /// Where the server writes its log.
@@ -137,7 +102,10 @@ impl Server {
         let child = Command::new(&self.binary)
             .args(["serve", "--stop-with-stdin", "--config"])
             .arg(self.folder.path().join("paceline.toml"))
+            .args(self.settings.iter().flat_map(|set| ["--set", set]))
             .env("RUST_LOG", "info")
+            // Each of its threads wants memory, of which the worker may not have much.
+            .env("OPENBLAS_NUM_THREADS", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log)
@@ -164,28 +132,6 @@ impl Server {
     async fn is_ready(&self) -> bool {
         let asked = crate::clients::http::get(self.http, "/v2/health/ready").await;
         asked.is_ok_and(|status| status == 200)
-    }
-
-    pub(crate) async fn start_redis(&self) -> anyhow::Result<()> {
-        let log =
-            File::options().create(true).append(true).open(self.folder.path().join("redis"))?;
-        let child = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--port", &self.redis_at.port().to_string()])
-            .args(["--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction"])
-            .args(["--enable-debug-command", "local", "--dir"])
-            .arg(self.folder.path())
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(Stdio::null())
-            .spawn()
-            .context("redis-server does not start; run scripts/install-redis")?;
-        self.redis.put(child);
-        let began = Instant::now();
-        while TcpStream::connect(self.redis_at).await.is_err() {
-            ensure!(began.elapsed() < PATIENCE, "redis-server does not listen");
-            sleep(LOOK).await;
-        }
-        Ok(())
     }
 
     /// The server's worker processes.

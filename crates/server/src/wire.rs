@@ -325,6 +325,7 @@ async fn open(
     for (name, address, entrance, places) in doors {
         let (listener, address) = listen(address).await?;
         let (tls, budget) = (tls.cloned(), Arc::clone(budget));
+        let listener = listener.into();
         listening.push((name, address, Listening { listener, tls, entrance, places, budget }));
     }
     Ok(listening)

@@ -47,7 +47,7 @@ const EDGES: &[(&str, &[&str])] = &[
     // around it.
     ("cli", &["api", "asr", "audio", "batch", "frames", "load", "pipeline", "server", "types"]),
     // The client's half of gRPC, and where a camera's frames go.
-    ("chaos", &["api", "ingest"]),
+    ("chaos", &["api", "backend", "ingest"]),
     ("testkit", &[]),
 ];
 

@@ -12,7 +12,7 @@ mod seldom;
 mod socket;
 mod watch;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{future::pending, io, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
@@ -20,7 +20,9 @@ use hyper_util::{
 };
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
+    io::DuplexStream,
     net::{TcpListener, TcpStream},
+    sync::mpsc,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -78,11 +80,50 @@ impl Default for ServeLimits {
     }
 }
 
+/// Where clients come in.
+#[derive(Debug)]
+pub enum Listener {
+    /// From the network.
+    Tcp(TcpListener),
+    /// From within the process and in the clear, as they do where network and time are a
+    /// simulation's.
+    Memory(mpsc::Receiver<DuplexStream>),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+/// A client that has come in.
+enum Arrival {
+    Tcp(TcpStream),
+    Memory(DuplexStream),
+}
+
+impl Listener {
+    /// The next connection that has a place; `None` for one that could not be given any.
+    async fn next(&mut self, places: &Arc<Places>) -> io::Result<Option<(Arrival, Place)>> {
+        match self {
+            Self::Tcp(listener) => {
+                let accepted = accept(listener, places).await?;
+                Ok(accepted.map(|(stream, place)| (Arrival::Tcp(stream), place)))
+            }
+            Self::Memory(clients) => {
+                let Some(stream) = clients.recv().await else { return pending().await };
+                let place = places.take(Ipv4Addr::LOCALHOST.into()).await;
+                Ok(place.map(|place| (Arrival::Memory(stream), place)))
+            }
+        }
+    }
+}
+
 /// One listener and what is behind it.
 #[derive(Debug)]
 pub struct Listening {
     /// Where clients come in.
-    pub listener: TcpListener,
+    pub listener: Listener,
     /// What they must speak, where that is TLS.
     pub tls: Option<Arc<Tls>>,
     /// What answers them.
@@ -101,13 +142,13 @@ pub async fn serve(
     connections: TaskTracker,
     stop: CancellationToken,
 ) {
-    let Listening { listener, tls, entrance, places, budget } = listening;
+    let Listening { mut listener, tls, entrance, places, budget } = listening;
     let door = Arc::new(Door { builder: builder(&limits), entrance, tls, limits, budget, stop });
     loop {
         // CANCEL SAFETY: a connection that is accepted and has no place yet is closed.
-        let (stream, place) = tokio::select! {
+        let (arrival, place) = tokio::select! {
             () = door.stop.cancelled() => return,
-            accepted = accept(&listener, &places) => match accepted {
+            accepted = listener.next(&places) => match accepted {
                 Ok(Some(accepted)) => accepted,
                 Ok(None) => continue,
                 Err(error) => {
@@ -118,7 +159,7 @@ pub async fn serve(
                 }
             },
         };
-        connections.spawn(Arc::clone(&door).converse(stream, place));
+        connections.spawn(Arc::clone(&door).converse(arrival, place));
     }
 }
 
@@ -196,11 +237,11 @@ struct Door {
 
 impl Door {
     /// One connection, from its first byte to its last.
-    async fn converse(self: Arc<Self>, stream: TcpStream, place: Place) {
+    async fn converse(self: Arc<Self>, arrival: Arrival, place: Place) {
         // CANCEL SAFETY: a handshake that is cut off is a connection on which nothing was asked.
         let socket = tokio::select! {
             () = self.stop.cancelled() => return,
-            greeted = timeout(self.limits.header_timeout, self.greet(stream)) => match greeted {
+            greeted = timeout(self.limits.header_timeout, self.greet(arrival)) => match greeted {
                 Ok(Ok(socket)) => socket,
                 Ok(Err(error)) => return tracing::debug!(%error, "no TLS could be agreed on"),
                 Err(_) => return tracing::debug!("a handshake took too long"),
@@ -247,10 +288,11 @@ impl Door {
         }
     }
 
-    async fn greet(&self, stream: TcpStream) -> io::Result<Socket> {
-        match &self.tls {
-            None => Ok(Socket::Plain { stream }),
-            Some(tls) => {
+    async fn greet(&self, arrival: Arrival) -> io::Result<Socket> {
+        match (arrival, &self.tls) {
+            (Arrival::Memory(stream), _) => Ok(Socket::Memory { stream }),
+            (Arrival::Tcp(stream), None) => Ok(Socket::Plain { stream }),
+            (Arrival::Tcp(stream), Some(tls)) => {
                 let stream = Box::new(tls.acceptor().accept(stream).await?);
                 Ok(Socket::Tls { stream })
             }

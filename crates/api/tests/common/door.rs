@@ -74,7 +74,7 @@ impl Door {
         let address = listener.local_addr().unwrap();
         let router = grpc::router(app.clone(), Gate::open(), stop.clone()).unwrap();
         let listening = Listening {
-            listener,
+            listener: listener.into(),
             tls: None,
             entrance: router.into(),
             places: Places::new(16, 16),

@@ -123,7 +123,7 @@ async fn listen(entrance: Entrance, budget: &Arc<Budget>, stop: &CancellationTok
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let listening = Listening {
-        listener,
+        listener: listener.into(),
         tls: None,
         entrance,
         places: Places::new(16, 16),

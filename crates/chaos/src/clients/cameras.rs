@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
     num::NonZeroU16,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -13,7 +14,7 @@ use redis::{AsyncConnectionConfig, RedisResult, aio::MultiplexedConnection};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{PATIENCE, Stage};
-use crate::{ledger::Outcome, server::Server};
+use crate::ledger::Outcome;
 
 const CAMERAS: u64 = 20;
 pub(crate) const SHARDS: NonZeroU16 = NonZeroU16::new(256).expect("not zero");
@@ -21,6 +22,12 @@ pub(crate) const SHARDS: NonZeroU16 = NonZeroU16::new(256).expect("not zero");
 const PACE: Duration = Duration::from_millis(50);
 /// How long a Redis that is being harmed may take.
 const ANSWER: Duration = Duration::from_secs(2);
+/// How long before a failover a result may have been read that Redis had not copied yet.
+const UNCOPIED: Duration = Duration::from_secs(2);
+/// For how long results are remembered.
+const MEMORY: Duration = Duration::from_secs(30);
+/// How long a copy may take, in milliseconds; longer, and a frame counts as not copied.
+const COPY: u64 = 100;
 /// Results that are read at once.
 const READ: usize = 1000;
 
@@ -36,13 +43,25 @@ pub(crate) struct Film {
 
 #[derive(Debug, Default)]
 struct Frames {
-    /// Confirmed by Redis and without a result yet, with when they were sent.
-    open: BTreeMap<u64, Instant>,
+    /// Confirmed by Redis and without a result yet.
+    open: BTreeMap<u64, Sent>,
     /// Sent, and nobody knows whether they arrived.
     doubtful: BTreeSet<u64>,
     /// The newest frame of each camera that has a result.
     newest: BTreeMap<String, u64>,
+    /// Frames that had their result a short while ago, with when it was read.
+    answered: BTreeMap<u64, Instant>,
+    /// When Redis last lost what it had not copied.
+    lost_at: Option<Instant>,
     n_results: u64,
+    n_repeats: u64,
+}
+
+#[derive(Debug)]
+struct Sent {
+    at: Instant,
+    /// A second Redis has it too.
+    is_copied: bool,
 }
 
 impl Film {
@@ -55,8 +74,24 @@ impl Film {
         self.frames.lock().n_results
     }
 
+    pub(crate) fn n_repeats(&self) -> u64 {
+        self.frames.lock().n_repeats
+    }
+
+    /// Redis has lost what it had not copied: frames may be gone, and results, which then come
+    /// again.
+    pub(crate) fn lose_uncopied(&self) {
+        let mut frames = self.frames.lock();
+        let lost = frames.open.extract_if(.., |_, sent| !sent.is_copied).map(|(number, _)| number);
+        let lost: Vec<u64> = lost.collect();
+        frames.doubtful.extend(lost);
+        frames.newest.clear();
+        frames.lost_at = Some(Instant::now());
+    }
+
     /// What one result means.
     fn result(&self, camera: &str, number: u64, is_same: bool) -> Result<Instant, String> {
+        let now = Instant::now();
         let mut frames = self.frames.lock();
         let newest = frames.newest.insert(camera.to_owned(), number);
         frames.n_results += 1;
@@ -66,37 +101,51 @@ impl Film {
         if newest.is_some_and(|newest| number <= newest) {
             return Err(format!("{camera}: {number} came after {newest:?}"));
         }
-        match frames.open.remove(&number) {
-            Some(sent) => Ok(sent),
-            None if frames.doubtful.remove(&number) => Ok(Instant::now()),
-            None => Err(format!("frame {number} of {camera} was never sent, or came twice")),
+        let known = frames.answered.insert(number, now);
+        while frames.answered.first_entry().is_some_and(|first| MEMORY < now - *first.get()) {
+            frames.answered.pop_first();
+        }
+        match (frames.open.remove(&number), frames.lost_at.zip(known)) {
+            (Some(sent), _) => Ok(sent.at),
+            (None, _) if frames.doubtful.remove(&number) => Ok(now),
+            (None, Some((lost_at, known))) if known <= lost_at && lost_at - known < UNCOPIED => {
+                frames.n_repeats += 1;
+                Ok(now)
+            }
+            _ => Err(format!("frame {number} of {camera} was never sent, or came twice")),
         }
     }
 }
 
-/// A connection of its own; a killed Redis takes it along.
-pub(crate) async fn connect(server: &Server) -> RedisResult<MultiplexedConnection> {
-    let client = redis::Client::open(format!("redis://{}", server.redis_at))?;
+/// A connection of its own, on which nothing may take longer than this; a killed Redis takes it
+/// along.
+pub(crate) async fn connect(
+    at: SocketAddr,
+    patience: Duration,
+) -> RedisResult<MultiplexedConnection> {
+    let client = redis::Client::open(format!("redis://{at}"))?;
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(ANSWER))
-        .set_response_timeout(Some(ANSWER));
+        .set_connection_timeout(Some(patience))
+        .set_response_timeout(Some(patience));
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
 /// Takes pictures until told to stop.
 pub(crate) async fn film(stage: &Stage, film: &Film) {
     let shards = Shards::new("paceline".to_owned(), SHARDS);
+    let Some(pair) = &stage.server.redis else { return };
     let mut connection = None;
     while !stage.is_over() {
         sleep(PACE).await;
         if connection.is_none() {
-            connection = connect(&stage.server).await.ok();
+            connection = connect(pair.at, ANSWER).await.ok();
         }
         let Some(redis) = &mut connection else { continue };
+        let first = film.next.load(Ordering::Relaxed) + 1;
         for camera in 0..CAMERAS {
             let camera = format!("cam-{camera}");
             let number = film.next.fetch_add(1, Ordering::Relaxed) + 1;
-            film.frames.lock().open.insert(number, Instant::now());
+            film.frames.lock().open.insert(number, Sent { at: Instant::now(), is_copied: false });
             let added = redis::cmd("XADD")
                 .arg(shards.frames(shards.of(&camera)))
                 .arg("*")
@@ -114,11 +163,22 @@ pub(crate) async fn film(stage: &Stage, film: &Film) {
                 break;
             }
         }
+        let Some(redis) = &mut connection else { continue };
+        let copied = redis::cmd("WAIT").arg(1).arg(COPY).query_async::<u64>(redis).await;
+        match copied {
+            Ok(1..) => {
+                let mut frames = film.frames.lock();
+                frames.open.range_mut(first..).for_each(|(_, sent)| sent.is_copied = true);
+            }
+            Ok(_) => {}
+            Err(_) => connection = None,
+        }
     }
 }
 
 /// Reads results until told to stop and everything has come, or for as long as is reasonable.
 pub(crate) async fn watch(stage: &Stage, film: &Film) {
+    let Some(pair) = &stage.server.redis else { return };
     let shards = Shards::new("paceline".to_owned(), SHARDS);
     let cameras: BTreeSet<String> =
         (0..CAMERAS).map(|camera| shards.results(shards.of(&format!("cam-{camera}")))).collect();
@@ -132,7 +192,7 @@ pub(crate) async fn watch(stage: &Stage, film: &Film) {
                 break;
             }
         }
-        let Ok(mut redis) = connect(&stage.server).await else {
+        let Ok(mut redis) = connect(pair.at, ANSWER).await else {
             sleep(PACE).await;
             continue;
         };

@@ -138,7 +138,12 @@ async fn binary(at: SocketAddr, numbers: &[i64]) -> anyhow::Result<Outcome> {
     Ok(if answer.ends_with(&raw) { Outcome::Right } else { Outcome::Wrong("other bytes".into()) })
 }
 
-fn judge(status: u16, body: &[u8], find: impl Fn(&Value) -> &Value, numbers: &[i64]) -> Outcome {
+pub(crate) fn judge(
+    status: u16,
+    body: &[u8],
+    find: impl Fn(&Value) -> &Value,
+    numbers: &[i64],
+) -> Outcome {
     if status != 200 {
         return refusal(status, body);
     }

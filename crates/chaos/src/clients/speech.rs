@@ -1,12 +1,15 @@
 //! Streams of speech: every sample of a round must be answered, in order and once.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
+use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
 use futures_util::{SinkExt as _, StreamExt as _};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
-use tokio_tungstenite::{connect_async, tungstenite::Message};
+use tokio::net::TcpStream;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async, tungstenite::Message};
 
 use super::Stage;
 use crate::ledger::Outcome;
@@ -14,6 +17,11 @@ use crate::ledger::Outcome;
 /// Eleven seconds of a voice and silence, 16 kHz mono, behind a WAV header.
 const SPEECH: &[u8] = include_bytes!("../../../cli/assets/speech.wav");
 const WAV_HEADER: usize = 44;
+
+/// The beginning of a voice, in so many samples.
+pub(crate) fn voice(n_samples: usize) -> &'static [u8] {
+    &SPEECH[WAV_HEADER..][..n_samples * 2]
+}
 
 /// Rounds of noise: what the model counts must be what was sent.
 pub(crate) async fn simple_on_and_on(stage: Stage, seed: u64) {
@@ -24,7 +32,7 @@ pub(crate) async fn simple_on_and_on(stage: Stage, seed: u64) {
         let audio: Arc<[u8]> = vec![0; n_samples * 2].into();
         stage
             .settle("simple", async {
-                match talk(&stage, "simple", &audio, &chunks).await {
+                match talk(stage.server.http, "simple", &audio, &chunks).await {
                     Ok(heard) => heard.judge(|heard| every_sample(heard, n_samples)),
                     Err(error) => Outcome::Cut(error.to_string()),
                 }
@@ -40,7 +48,7 @@ pub(crate) async fn segmented_on_and_on(stage: Stage, seed: u64) {
     let mut known: Option<Vec<Value>> = None;
     while !stage.is_over() {
         let chunks = chunks(&mut random, audio.len());
-        let talked = talk(&stage, "segmented", &audio, &chunks);
+        let talked = talk(stage.server.http, "segmented", &audio, &chunks);
         let known = &mut known;
         stage
             .settle("segmented", async move {
@@ -87,15 +95,12 @@ impl Heard {
     }
 }
 
-async fn talk(stage: &Stage, path: &str, audio: &[u8], chunks: &[usize]) -> anyhow::Result<Heard> {
-    let url = format!("ws://{}/api/v1/{path}", stage.server.http);
+async fn talk(at: SocketAddr, path: &str, audio: &[u8], chunks: &[usize]) -> anyhow::Result<Heard> {
+    let url = format!("ws://{at}/api/v1/{path}");
     let (socket, _) = connect_async(url).await?;
     let (mut sink, mut stream) = socket.split();
     let say = async {
-        let format =
-            json!({"channels": 1, "sample_rate": 16000, "bit_depth": 16, "is_float": false});
-        let start = json!({"request": "start", "format": format}).to_string();
-        sink.send(Message::Text(start.into())).await?;
+        sink.send(Message::Text(start().into())).await?;
         let mut rest = audio;
         for &chunk in chunks {
             let (now, later) = rest.split_at(chunk);
@@ -123,6 +128,85 @@ async fn talk(stage: &Stage, path: &str, audio: &[u8], chunks: &[usize]) -> anyh
     // A server that stops closes while audio is still being sent; what it said before that counts.
     let (_, heard) = tokio::join!(say, hear);
     Ok(heard)
+}
+
+/// A stream in mid-sentence: the server has heard all that was sent, and no end of it.
+pub(crate) struct Open {
+    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    events: Vec<Value>,
+    /// What it must say when it stops.
+    right: Right,
+}
+
+/// What the segments of a stream must be.
+enum Right {
+    Samples(usize),
+    Segments(Vec<Value>),
+}
+
+impl Open {
+    /// A stream of so many samples, each of which must be answered.
+    pub(crate) async fn simple(at: SocketAddr, n_samples: usize) -> anyhow::Result<Self> {
+        Self::begin(at, "simple", &vec![0; n_samples * 2], Right::Samples(n_samples)).await
+    }
+
+    /// A voice that is cut off so early, with the utterances that it has when it ends there.
+    pub(crate) async fn segmented(at: SocketAddr, n_samples: usize) -> anyhow::Result<Self> {
+        let audio = voice(n_samples);
+        let heard = talk(at, "segmented", audio, &[audio.len()]).await?;
+        let right = segments(&heard.events).cloned().collect::<Vec<_>>();
+        ensure!(!right.is_empty(), "there is no voice in {n_samples} samples");
+        Self::begin(at, "segmented", audio, Right::Segments(right)).await
+    }
+
+    async fn begin(at: SocketAddr, path: &str, audio: &[u8], right: Right) -> anyhow::Result<Self> {
+        let (mut socket, _) = connect_async(format!("ws://{at}/api/v1/{path}")).await?;
+        socket.send(Message::Text(start().into())).await?;
+        socket.send(Message::Binary(audio.to_vec().into())).await?;
+        // Messages are read one after the other, so who answers this has heard those before it.
+        socket.send(Message::Ping(Bytes::new())).await?;
+        let mut events = Vec::new();
+        loop {
+            match socket.next().await.context("a stream ended at its beginning")?? {
+                Message::Pong(_) => return Ok(Self { socket, events, right }),
+                Message::Text(text) => events.push(serde_json::from_str(&text)?),
+                _ => {}
+            }
+        }
+    }
+
+    /// What a server that stops must do: answer everything that it has heard, and say that it goes.
+    pub(crate) async fn end(mut self) -> anyhow::Result<()> {
+        while let Some(Ok(message)) = self.socket.next().await {
+            match message {
+                Message::Text(text) => self.events.push(serde_json::from_str(&text)?),
+                Message::Close(Some(frame)) => {
+                    let code = u16::from(frame.code);
+                    ensure!(code == 1001, "a stream was closed with {code}");
+                    return self.judge();
+                }
+                _ => {}
+            }
+        }
+        bail!("a stream got no close frame")
+    }
+
+    fn judge(self) -> anyhow::Result<()> {
+        match self.right {
+            Right::Samples(n) => every_sample(&self.events, n).map_err(anyhow::Error::msg),
+            Right::Segments(right) => {
+                let said: Vec<Value> = segments(&self.events).cloned().collect();
+                ensure!(said == right, "instead of {right:?} a stream that was ended got {said:?}");
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The message that begins a round.
+fn start() -> String {
+    let format = json!({"channels": 1, "sample_rate": 16000, "bit_depth": 16, "is_float": false});
+    json!({"request": "start", "format": format}).to_string()
 }
 
 fn segments(events: &[Value]) -> impl Iterator<Item = &Value> {

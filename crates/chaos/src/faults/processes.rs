@@ -18,8 +18,13 @@ use tokio::{
 };
 
 use super::Scene;
-use crate::{clients::http, ledger::Outcome};
+use crate::{
+    clients::{http, speech::Open},
+    ledger::Outcome,
+};
 
+/// Longest that stopping may take; `drain_timeout` in the server's configuration.
+const DRAIN: Duration = Duration::from_secs(20);
 /// Longest that workers may outlive their server.
 const ORPHANS: Duration = Duration::from_secs(5);
 
@@ -70,11 +75,24 @@ pub(super) async fn drain(scene: &Scene) -> anyhow::Result<()> {
     // Accepted well before the signal, and answered only after it.
     let accepted: JoinSet<_> =
         (0..16_i64).map(|n| async move { http::plain(at, "slow", &[n, -n]).await }).collect();
+    // Heard before the signal, and in the middle of it when it comes.
+    let mut streams = Vec::new();
+    for n in 1..=4 {
+        streams.push(Open::simple(at, n * 7001).await?);
+        streams.push(Open::segmented(at, n * 40_000).await?);
+    }
     sleep(Duration::from_millis(50)).await;
+    let began = Instant::now();
     scene.server.process.signal(Signal::TERM)?;
     let answers = accepted.join_all().await;
+    let heard = join_all(streams.into_iter().map(Open::end)).await;
     let status = scene.server.process.ended().await?;
+    let took = began.elapsed();
     scene.server.start_server().await?;
+    ensure!(took <= DRAIN, "it took {took:?} to stop, and {DRAIN:?} are allowed");
+    for stream in heard {
+        stream?;
+    }
     for outcome in answers {
         let outcome = outcome?;
         ensure!(outcome == Outcome::Right, "what was accepted before SIGTERM got {outcome:?}");

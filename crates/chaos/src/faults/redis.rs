@@ -8,29 +8,31 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use super::Scene;
-use crate::clients::cameras::connect;
+use crate::clients::{PATIENCE, cameras::connect};
 
 /// Longest that dead letters may take to show.
 const DEAD: Duration = Duration::from_secs(15);
 
 async fn ask<T: redis::FromRedisValue>(scene: &Scene, words: &[&str]) -> anyhow::Result<T> {
-    let mut redis = connect(&scene.server).await?;
+    let mut redis = connect(scene.server.redis()?.at, PATIENCE).await?;
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
     Ok(command.query_async(&mut redis).await?)
 }
 
 pub(super) async fn kill(scene: &Scene) -> anyhow::Result<()> {
-    scene.server.redis.signal(Signal::KILL)?;
-    scene.server.redis.ended().await?;
-    sleep(Duration::from_millis(300)).await;
-    scene.server.start_redis().await
+    scene.server.redis()?.kill_and_start(Duration::from_millis(300)).await
+}
+
+pub(super) async fn failover(scene: &Scene) -> anyhow::Result<()> {
+    scene.server.redis()?.fail_over(|| scene.film.lose_uncopied()).await
 }
 
 pub(super) async fn stop(scene: &Scene) -> anyhow::Result<()> {
-    scene.server.redis.signal(Signal::STOP)?;
+    let serving = scene.server.redis()?.serving();
+    serving.signal(Signal::STOP)?;
     sleep(Duration::from_secs(3)).await;
-    scene.server.redis.signal(Signal::CONT)
+    serving.signal(Signal::CONT)
 }
 
 pub(super) async fn clients(scene: &Scene) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use std::{
 
 use pin_project_lite::pin_project;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::server::TlsStream;
@@ -23,6 +23,7 @@ pin_project! {
         Plain { #[pin] stream: TcpStream },
         // Boxed: it is ten times as large, and most have none.
         Tls { #[pin] stream: Box<TlsStream<TcpStream>> },
+        Memory { #[pin] stream: DuplexStream },
     }
 }
 
@@ -34,6 +35,7 @@ macro_rules! either {
         match $socket.project() {
             SocketProjected::Plain { stream: $stream } => $call,
             SocketProjected::Tls { stream: $stream } => $call,
+            SocketProjected::Memory { stream: $stream } => $call,
         }
     };
 }
@@ -108,6 +110,7 @@ impl AsyncWrite for Metered {
         match &self.socket {
             Socket::Plain { stream } => stream.is_write_vectored(),
             Socket::Tls { stream } => stream.is_write_vectored(),
+            Socket::Memory { stream } => stream.is_write_vectored(),
         }
     }
 

@@ -1,0 +1,178 @@
+//! Two Redis servers, one of which copies the other, behind one address that can be pointed at
+//! either: what a failover is made of.
+
+use std::{
+    fs::{self, File},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
+use rustix::process::Signal;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+
+use crate::{
+    clients::cameras::connect,
+    process::{LOOK, PATIENCE, Process, free_port},
+};
+
+/// Where Redis is reached, whichever of the two serves.
+#[derive(Debug)]
+pub(crate) struct RedisPair {
+    pub(crate) at: SocketAddr,
+    nodes: [Node; 2],
+    serving: AtomicUsize,
+    /// Whom connections go to; a change cuts those that are open. Nobody, for a moment, in between.
+    target: watch::Sender<Option<SocketAddr>>,
+    binary: PathBuf,
+    _forwarder: JoinSet<()>,
+}
+
+#[derive(Debug)]
+struct Node {
+    process: Process,
+    at: SocketAddr,
+    folder: PathBuf,
+}
+
+impl RedisPair {
+    pub(crate) async fn start(binary: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let node = |name: &str| {
+            let folder = folder.join(name);
+            fs::create_dir_all(&folder)?;
+            anyhow::Ok(Node { process: Process::default(), at: free_port()?, folder })
+        };
+        let nodes = [node("redis-0")?, node("redis-1")?];
+        let at = free_port()?;
+        let listener = TcpListener::bind(at).await?;
+        let (target, targets) = watch::channel(Some(nodes[0].at));
+        let forwarder = JoinSet::from_iter([forward(listener, targets)]);
+        let pair = Self {
+            at,
+            nodes,
+            serving: AtomicUsize::new(0),
+            target,
+            binary: binary.to_owned(),
+            _forwarder: forwarder,
+        };
+        pair.launch(0, None).await?;
+        pair.launch(1, Some(0)).await?;
+        Ok(pair)
+    }
+
+    /// The one that serves.
+    pub(crate) fn serving(&self) -> &Process {
+        &self.nodes[self.serving.load(Ordering::Relaxed)].process
+    }
+
+    /// SIGKILL to the one that serves, a moment without it, and a new start with its files.
+    pub(crate) async fn kill_and_start(&self, pause: Duration) -> anyhow::Result<()> {
+        self.serving().signal(Signal::KILL)?;
+        self.serving().ended().await?;
+        sleep(pause).await;
+        self.launch(self.serving.load(Ordering::Relaxed), None).await
+    }
+
+    /// SIGKILL to the one that serves; the other one takes its place, and it comes back with
+    /// nothing, as a copy. `lost` is called when what was not copied is lost.
+    pub(crate) async fn fail_over(&self, lost: impl FnOnce()) -> anyhow::Result<()> {
+        self.copied().await?;
+        let old = self.serving.load(Ordering::Relaxed);
+        let new = 1 - old;
+        self.nodes[old].process.signal(Signal::KILL)?;
+        self.nodes[old].process.ended().await?;
+        self.target.send_replace(None);
+        lost();
+        self.ask::<()>(new, &["REPLICAOF", "NO", "ONE"]).await?;
+        self.serving.store(new, Ordering::Relaxed);
+        self.target.send_replace(Some(self.nodes[new].at));
+        fs::remove_dir_all(&self.nodes[old].folder)?;
+        fs::create_dir_all(&self.nodes[old].folder)?;
+        self.launch(old, Some(new)).await?;
+        self.copied().await
+    }
+
+    /// Waits until the copy is one.
+    async fn copied(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let serving = self.serving.load(Ordering::Relaxed);
+        loop {
+            let said: String = self.ask(serving, &["INFO", "replication"]).await?;
+            if said.contains("state=online") {
+                return Ok(());
+            }
+            ensure!(began.elapsed() < PATIENCE, "Redis has no copy: {said}");
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn ask<T: redis::FromRedisValue>(
+        &self,
+        node: usize,
+        words: &[&str],
+    ) -> anyhow::Result<T> {
+        let mut connection = connect(self.nodes[node].at, PATIENCE).await?;
+        Ok(redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await?)
+    }
+
+    /// Starts one, as a copy of another or to serve, and waits until it listens.
+    async fn launch(&self, node: usize, copies: Option<usize>) -> anyhow::Result<()> {
+        let Node { process, at, folder } = &self.nodes[node];
+        let log = File::options().create(true).append(true).open(folder.join("log"))?;
+        let mut command = Command::new(&self.binary);
+        command
+            .args(["--bind", "127.0.0.1", "--port", &at.port().to_string()])
+            .args(["--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction"])
+            .args(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "local"])
+            .arg("--dir")
+            .arg(folder);
+        if let Some(copies) = copies {
+            let port = self.nodes[copies].at.port().to_string();
+            command.args(["--replicaof", "127.0.0.1", &port]);
+        }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("{} does not start", self.binary.display()))?;
+        process.put(child);
+        let began = Instant::now();
+        while TcpStream::connect(at).await.is_err() {
+            ensure!(began.elapsed() < PATIENCE, "redis-server does not listen");
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+}
+
+/// Passes connections on to whoever serves, for as long as that is so.
+async fn forward(listener: TcpListener, targets: watch::Receiver<Option<SocketAddr>>) {
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok((mut near, _)) = listener.accept().await else { continue };
+        let mut targets = targets.clone();
+        connections.spawn(async move {
+            let target = *targets.borrow_and_update();
+            let Some(target) = target else { return };
+            let Ok(mut far) = TcpStream::connect(target).await else { return };
+            // Neither matters to whom is gone already.
+            near.set_nodelay(true).ok();
+            far.set_nodelay(true).ok();
+            tokio::select! {
+                _ = copy_bidirectional(&mut near, &mut far) => {}
+                _ = targets.changed() => {}
+            }
+        });
+    }
+}

@@ -1,0 +1,189 @@
+//! Does memory stay flat? Every door is asked for as long as it takes, without any harm, and the
+//! server is weighed each second.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    bar::Bar,
+    cell::{Cell, Load},
+    ledger::Balance,
+    parts::{Part, Parts},
+};
+
+const WEIGH: Duration = Duration::from_secs(1);
+/// How long a client rests after each operation: an hour of this leaves the machine to others.
+const REST: Duration = Duration::from_millis(50);
+/// How far above its mean memory may go in the second half.
+const SLACK_KIB: u64 = 8 << 10;
+const SLACK_PERCENT: u64 = 2;
+/// How many more descriptors may be open at a time in the second half than in the first: streams
+/// come and go.
+const SLACK_DESCRIPTORS: usize = 8;
+/// Points of the curve in the report.
+const POINTS: usize = 60;
+/// Nobody is harmed here, so nobody is cut or killed for being slow on a busy machine.
+const PATIENT: [&str; 2] = ["server.header_timeout=1m", "server.stall_timeout=1m"];
+const PATIENT_WORKERS: &str = "models.fragile.python.call_timeout=1m";
+/// What makes the control grow: every call of a model keeps so many bytes for ever.
+const LEAK: &str = "models.echo.simulated.leak=4096";
+
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) parts: Parts,
+    pub(crate) time: Duration,
+    pub(crate) leak: bool,
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) seconds: u64,
+    pub(crate) seed: u64,
+    pub(crate) without: Vec<Part>,
+    pub(crate) leaks_on_purpose: bool,
+    pub(crate) n_operations: u64,
+    /// Of the second half.
+    pub(crate) rss_kib_min: u64,
+    pub(crate) rss_kib_mean: u64,
+    pub(crate) rss_kib_max: u64,
+    /// How far above its mean it may go.
+    pub(crate) allowed_kib: u64,
+    pub(crate) is_flat: bool,
+    /// Over the whole time, evenly.
+    pub(crate) rss_kib: Vec<u64>,
+    /// Most that were open at a time, in either half.
+    pub(crate) descriptors: [usize; 2],
+    #[serde(flatten)]
+    pub(crate) balance: Balance,
+}
+
+pub(crate) async fn run(plan: Plan, bar: &mut Bar) -> anyhow::Result<Report> {
+    let mut settings = PATIENT.to_vec();
+    settings.extend(plan.parts.has(Part::Python).then_some(PATIENT_WORKERS));
+    settings.extend(plan.leak.then_some(LEAK));
+    let load = Load { rest: REST, n_pipelined: 1 };
+    let cell = Cell::start(&plan.parts, load, plan.seed, &settings).await?;
+    let (began, mut weights, mut descriptors) = (Instant::now(), Vec::new(), Vec::new());
+    while began.elapsed() < plan.time && !bar.is_interrupted() {
+        sleep(WEIGH).await;
+        let (kib, n_open) = cell.scene.server.weight()?;
+        weights.push(kib);
+        descriptors.push(n_open);
+        bar.show(format_args!(
+            "{:>6}s of {}  {:>7} KiB, {:>9} operations, {} violations",
+            began.elapsed().as_secs(),
+            plan.time.as_secs(),
+            kib,
+            cell.ledger.n_operations(),
+            cell.ledger.n_violations(),
+        ));
+    }
+    let seconds = began.elapsed().as_secs();
+    let Judged { min, mean, max, allowed } = judge(&weights);
+    let (first, second) = descriptors.split_at(descriptors.len() / 2);
+    let balance = cell.finish().await?;
+    Ok(Report {
+        seconds,
+        seed: plan.seed,
+        without: plan.parts.without,
+        leaks_on_purpose: plan.leak,
+        n_operations: balance.n_operations(),
+        rss_kib_min: min,
+        rss_kib_mean: mean,
+        rss_kib_max: max,
+        allowed_kib: allowed,
+        is_flat: max - mean <= allowed,
+        rss_kib: weights.iter().step_by(weights.len().div_ceil(POINTS).max(1)).copied().collect(),
+        descriptors: [first, second].map(|half| half.iter().max().copied().unwrap_or(0)),
+        balance,
+    })
+}
+
+#[derive(Debug)]
+struct Judged {
+    min: u64,
+    mean: u64,
+    max: u64,
+    allowed: u64,
+}
+
+/// Looks at the second half: by then everything that is made once has been made.
+fn judge(weights: &[u64]) -> Judged {
+    let half = &weights[weights.len() / 2..];
+    let n = u64::try_from(half.len()).unwrap_or(1).max(1);
+    let mean = half.iter().sum::<u64>() / n;
+    Judged {
+        min: half.iter().min().copied().unwrap_or(0),
+        mean,
+        max: half.iter().max().copied().unwrap_or(0),
+        allowed: SLACK_KIB.max(mean * SLACK_PERCENT / 100),
+    }
+}
+
+impl Report {
+    pub(crate) fn holds(&self) -> bool {
+        self.is_flat && !self.has_descriptors_left() && self.balance.n_violations == 0
+    }
+
+    fn has_descriptors_left(&self) -> bool {
+        let [first, second] = self.descriptors;
+        first + SLACK_DESCRIPTORS < second
+    }
+
+    pub(crate) fn table(&self) -> String {
+        let mut lines = vec![
+            format!("{} operations in {} s (seed {})", self.n_operations, self.seconds, self.seed),
+            format!(
+                "second half: {} to {} KiB, {} on average; {} above that, {} allowed",
+                self.rss_kib_min,
+                self.rss_kib_max,
+                self.rss_kib_mean,
+                self.rss_kib_max - self.rss_kib_mean,
+                self.allowed_kib
+            ),
+            format!(
+                "descriptors: {} at most in the first half, {} in the second",
+                self.descriptors[0], self.descriptors[1]
+            ),
+        ];
+        if !self.without.is_empty() {
+            lines.push(format!("left out: {:?}", self.without));
+        }
+        lines.extend(self.balance.violations.iter().map(|said| format!("VIOLATION {said}")));
+        lines.push(match (self.is_flat, self.leaks_on_purpose) {
+            (true, false) => "memory is flat".to_owned(),
+            (true, true) => {
+                "memory is flat though the server leaks: this check is blind".to_owned()
+            }
+            (false, false) => "memory is NOT flat".to_owned(),
+            (false, true) => "memory is NOT flat, as it must be where the server leaks".to_owned(),
+        });
+        if self.has_descriptors_left() {
+            lines.push("descriptors are left over".to_owned());
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::judge;
+
+    fn is_flat(weights: &[u64]) -> bool {
+        let judged = judge(weights);
+        judged.max - judged.mean <= judged.allowed
+    }
+
+    #[test]
+    fn what_is_made_once_is_no_leak_and_what_goes_on_growing_is() {
+        let warmed: Vec<u64> = (0..100).map(|n| 50_000 + 2000 * n.min(40)).collect();
+        assert!(is_flat(&warmed));
+        let leaks: Vec<u64> = (0..100).map(|n| 50_000 + 400 * n).collect();
+        assert!(!is_flat(&leaks));
+        let large: Vec<u64> = (0..100).map(|n| 1_000_000 + 400 * n).collect();
+        assert!(is_flat(&large), "two percent of a large server are more than 8 MiB");
+    }
+}
