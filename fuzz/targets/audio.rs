@@ -23,9 +23,9 @@ const ENCODINGS: [Encoding; 14] = [
     Encoding::Webm,
 ];
 
-fn decode(encoding: Encoding, bytes: &[u8], chunk: usize) -> (Vec<Vec<u32>>, String) {
+fn decode(encoding: Encoding, bytes: &[u8], chunk: usize) -> (Vec<Vec<f32>>, String) {
     // Short, so that an input that asks for hours is refused soon.
-    let bounds = Bounds { max_duration: Duration::from_secs(20), ..Bounds::default() };
+    let bounds = Bounds { max_duration: Duration::from_millis(300), ..Bounds::default() };
     let is_raw = (1..7).contains(&(encoding as usize));
     let source =
         if is_raw { Source::raw(encoding, 24_000, 2) } else { Source::container(encoding) };
@@ -37,15 +37,22 @@ fn decode(encoding: Encoding, bytes: &[u8], chunk: usize) -> (Vec<Vec<u32>>, Str
         }
         decoder.finish(&mut samples)
     })();
-    // By bits: what is not a number is equal to itself here.
+    (samples, format!("{end:?}"))
+}
+
+/// By bits: what is not a number is equal to itself here.
+fn bits((samples, end): (Vec<Vec<f32>>, String)) -> (Vec<Vec<u32>>, String) {
     let bits = samples.iter().map(|plane| plane.iter().map(|sample| sample.to_bits()).collect());
-    (bits.collect(), format!("{end:?}"))
+    (bits.collect(), end)
 }
 
 fuzz_target!(|data: &[u8]| {
     let [which, chunk, rest @ ..] = data else { return };
-    let encoding = ENCODINGS[usize::from(*which) % ENCODINGS.len()];
-    let whole = decode(encoding, rest, rest.len().max(1));
+    let encoding = ENCODINGS[usize::from(*which & 0x7f) % ENCODINGS.len()];
     let cut = decode(encoding, rest, usize::from(*chunk) + 1);
-    assert_eq!(whole, cut, "{encoding:?}");
+    // Twice only for some: decoding is slow.
+    if 0x80 <= *which {
+        let whole = decode(encoding, rest, rest.len().max(1));
+        assert_eq!(bits(whole), bits(cut), "{encoding:?}");
+    }
 });

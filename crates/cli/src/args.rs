@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use paceline_server::trial;
 
 use crate::commands::{
     bench::BenchArgs, dead::DeadArgs, feed::FeedArgs, speak::SpeakArgs, stream::StreamArgs,
@@ -47,6 +48,9 @@ pub(crate) enum Command {
     Feed(Box<FeedArgs>),
     /// List frames of cameras that could not be inferred, and put them back
     Dead(DeadArgs),
+    /// Load and warm up the model that standard input names; a server starts this
+    #[command(name = trial::COMMAND, hide = true)]
+    TryModel,
 }
 
 impl Default for Command {

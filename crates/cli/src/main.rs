@@ -29,6 +29,10 @@ fn main() -> ExitCode {
         Command::Speak(speak) => commands::speak::run(&speak),
         Command::Feed(feed) => commands::feed::run(&feed),
         Command::Dead(dead) => commands::dead::run(&dead),
+        Command::TryModel => {
+            paceline_server::trial::attempt();
+            Ok(())
+        }
     };
     exit::code(done)
 }

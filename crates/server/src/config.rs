@@ -75,6 +75,19 @@ pub struct ServerSection {
     pub admin_listen: Option<SocketAddr>,
     /// The folder of models; one that is not there holds none.
     pub model_repository: PathBuf,
+    /// Whether an ONNX model that is loaded while the server runs is tried in a process of its own
+    /// first.
+    pub try_models: bool,
+    /// How long that may take.
+    #[serde(with = "duration")]
+    pub try_timeout: Duration,
+    /// Most bytes of memory that it may use; half of what the machine has free where left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub try_memory: Option<u64>,
+    /// The program that is started for it, which is this one; where nobody says which that is,
+    /// nothing is tried.
+    #[serde(skip)]
+    pub program: Option<PathBuf>,
     /// Largest request in bytes: the body over HTTP, the message over gRPC.
     pub max_body: usize,
     /// Most bytes of requests that are held at once, over all connections; further requests are
@@ -159,6 +172,10 @@ impl Default for ServerSection {
             wyoming_listen: None,
             admin_listen: None,
             model_repository: PathBuf::from("models"),
+            try_models: true,
+            try_timeout: Duration::from_mins(1),
+            try_memory: None,
+            program: None,
             max_body: 64 << 20,
             max_body_memory: 1 << 30,
             max_connections: 10_000,

@@ -13,7 +13,12 @@ use paceline_pipeline::{Answer, Blueprint, Control, ControlError, Known, Model, 
 use paceline_types::ErrorCode;
 use tokio_util::task::TaskTracker;
 
-use crate::{LoadError, config::ModelSection, repository};
+use crate::{
+    LoadError,
+    config::{ModelSection, ServerSection},
+    repository,
+    trial::{self, Trial},
+};
 
 /// The models that are served and where they come from.
 #[derive(Debug)]
@@ -22,6 +27,8 @@ pub(crate) struct Repository {
     configured: BTreeMap<String, ModelSection>,
     models: Arc<Models>,
     clocks: TaskTracker,
+    /// How models that are loaded later are tried.
+    trial: Option<Trial>,
     /// Every model that was ever seen, and why it is not served, if it is not.
     known: Mutex<BTreeMap<String, Vec<Known>>>,
     /// One change at a time: two loads of one model would race for who is last.
@@ -30,16 +37,17 @@ pub(crate) struct Repository {
 
 impl Repository {
     pub(crate) fn new(
-        folder: PathBuf,
+        section: &ServerSection,
         configured: BTreeMap<String, ModelSection>,
         models: Arc<Models>,
         clocks: TaskTracker,
     ) -> Self {
         Self {
-            folder,
+            folder: section.model_repository.clone(),
             configured,
             models,
             clocks,
+            trial: Trial::of(section),
             known: Mutex::default(),
             changing: tokio::sync::Mutex::default(),
         }
@@ -63,7 +71,21 @@ impl Repository {
     async fn load_one(&self, name: &str) -> Result<(), LoadError> {
         let _changing = self.changing.lock().await;
         let versions = repository::load_one(&self.folder, name, self.configured.get(name))?;
+        if trial::is_wanted(&versions) {
+            self.attempt(name).await?;
+        }
         self.open(name, versions).await
+    }
+
+    /// Tries a model in a process of its own, off the async threads.
+    async fn attempt(&self, name: &str) -> Result<(), LoadError> {
+        let Some(trial) = self.trial.clone() else { return Ok(()) };
+        let (folder, configured) = (self.folder.clone(), self.configured.get(name).cloned());
+        let own = name.to_owned();
+        let tried =
+            tokio::task::spawn_blocking(move || trial.run(&folder, &own, configured.as_ref()));
+        let tried = tried.await.unwrap_or_else(|panic| Err(panic.to_string()));
+        tried.map_err(|reason| LoadError::Trial { name: name.to_owned(), reason })
     }
 
     /// Loads the versions of one model and, once all are warm, puts them into service. If one

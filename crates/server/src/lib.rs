@@ -13,6 +13,7 @@ mod repository;
 mod spans;
 mod speakers;
 mod supervise;
+pub mod trial;
 mod triton;
 mod wire;
 

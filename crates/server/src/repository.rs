@@ -36,6 +36,9 @@ use crate::{
 /// The file of a version that ONNX runs.
 const ONNX_FILE: &str = "model.onnx";
 
+/// What runs ONNX models, as the protocol says it.
+pub(crate) const ONNX: &str = "onnx";
+
 /// A model that cannot be served, and why.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -52,6 +55,14 @@ pub enum LoadError {
         name: String,
         /// What is wrong and what to do.
         message: String,
+    },
+    /// It was tried, and cannot be admitted.
+    #[error("model `{name}` was tried: {reason}")]
+    Trial {
+        /// Which model.
+        name: String,
+        /// What happened.
+        reason: String,
     },
     /// The model itself.
     #[error("model `{name}` version {version}: {error}")]
@@ -225,7 +236,7 @@ fn blueprint(
         BackendName::Onnx => {
             let onnx = section.onnx.clone().unwrap_or_default();
             let options = onnx.options(own.join(ONNX_FILE)).map_err(wrong)?;
-            (onnx_build(options, section.declared.clone()), "onnx")
+            (onnx_build(options, section.declared.clone()), ONNX)
         }
     };
     let padding = padding(backend, section);

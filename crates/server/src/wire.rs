@@ -100,12 +100,8 @@ impl Server {
         let models = Arc::new(Models::default());
         let speakers = repository::speakers(&server.model_repository, &configured)?;
         let spans = trace(&tracing, &models, &mut supervisor)?;
-        let repository = Repository::new(
-            server.model_repository.clone(),
-            configured,
-            Arc::clone(&models),
-            supervisor.clocks(),
-        );
+        let clocks = supervisor.clocks();
+        let repository = Repository::new(&server, configured, Arc::clone(&models), clocks);
         repository.load_all().await?;
         let readiness = Arc::new(Readiness::default());
         let voices = VoiceDetector::start(speech.voices())?;

@@ -23,7 +23,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         .into_iter()
         .filter_map(|(key, address)| Some(format!("{key}={:?}", address.as_ref()?)))
         .collect();
-    let config = configuration(&args.config, sets)?;
+    let mut config = configuration(&args.config, sets)?;
+    // It stays this one when another is put in its place.
+    config.server.program = Some("/proc/self/exe".into());
     if args.print_config {
         let text = toml::to_string(&config).context("the configuration cannot be written")?;
         return exit::print(&text);
