@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use futures_util::{SinkExt as _, StreamExt as _};
 use opentelemetry_proto::tonic::{
     collector::trace::v1::{
         ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -10,7 +11,12 @@ use opentelemetry_proto::tonic::{
     trace::v1::Span,
 };
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio_tungstenite::{
+    connect_async,
+    tungstenite::{Message, client::IntoClientRequest as _},
+};
 use tonic::{Request, Response, Status, transport::Server, transport::server::TcpIncoming};
 
 use crate::support::start;
@@ -92,6 +98,64 @@ async fn a_request_is_a_span_of_its_clients_trace_and_its_call_is_linked_to_it()
     linked.sort();
     own.sort();
     assert_eq!(linked, own, "each request is linked to one call");
+}
+
+/// Eleven seconds of speech; how many final segments they had.
+async fn speak(server: SocketAddr, header: Option<&str>, said: Option<&str>) -> usize {
+    let wav = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/speech.wav"));
+    let mut request = format!("ws://{server}/api/v1/segmented").into_client_request().unwrap();
+    if let Some(header) = header {
+        request.headers_mut().insert("traceparent", header.parse().unwrap());
+    }
+    let (mut socket, _) = connect_async(request).await.unwrap();
+    let format = json!({"channels": 1, "sample_rate": 16_000, "bit_depth": 16, "is_float": false});
+    let start = json!({"request": "start", "format": format, "trace_id": said});
+    let stop = json!({"request": "stop", "disconnect": true});
+    for message in [
+        Message::Text(start.to_string().into()),
+        Message::Binary(wav.unwrap()[44..].to_vec().into()),
+        Message::Text(stop.to_string().into()),
+    ] {
+        socket.send(message).await.unwrap();
+    }
+    let mut n_segments = 0;
+    while let Some(Ok(message)) = socket.next().await {
+        if let Message::Text(text) = message {
+            let event: Value = serde_json::from_str(&text).unwrap();
+            assert_ne!(event["type"], "error", "{event}");
+            n_segments += usize::from(event["type"] == "segment" && event["is_final"] != false);
+        }
+    }
+    n_segments
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_utterance_is_a_span_of_its_clients_trace_and_its_call_is_linked_to_it() {
+    let collector = Collector::default();
+    let endpoint = format!("tracing.endpoint=http://{}", collector.listen().await);
+    let server = start(&[&endpoint, "tracing.sample=0"]).await;
+    let other = TRACE.replace('4', "5");
+    let (header, said) = (format!("00-{TRACE}-{PARENT}-01"), format!("00-{other}-{PARENT}-01"));
+    // One client says where it stands in a header, one in its first message, as pages must.
+    let (one, two, _) = tokio::join!(
+        speak(server.http, Some(&header), None),
+        speak(server.http, None, Some(&said)),
+        speak(server.http, None, None),
+    );
+    server.stop().await;
+
+    let utterances = collector.spans("infer simulated-speech");
+    let of = |trace: &str| utterances.iter().filter(|span| hex(&span.trace_id) == trace).count();
+    assert!(2 <= one, "the speech has several utterances");
+    assert_eq!((of(TRACE), of(&other), utterances.len()), (one, two, one + two));
+    assert!(utterances.iter().all(|span| hex(&span.parent_span_id) == PARENT));
+    let calls = collector.spans("batch simulated-speech");
+    let links = calls.iter().flat_map(|call| call.links.iter().map(|link| link.span_id.clone()));
+    let (mut linked, mut own): (Vec<_>, Vec<_>) =
+        (links.collect(), utterances.iter().map(|span| span.span_id.clone()).collect());
+    linked.sort();
+    own.sort();
+    assert_eq!(linked, own, "each utterance is linked to one call");
 }
 
 #[tokio::test(flavor = "multi_thread")]
