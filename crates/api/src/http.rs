@@ -41,7 +41,7 @@ pub use crate::{
 pub use entrance::Entrance;
 pub(crate) use serve::accept;
 pub use serve::{Budget, Listener, Listening, Places, ServeLimits, serve};
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 pub use value::plain_value;
 
 /// A path, what it needs, and what answers there.

@@ -3,7 +3,7 @@
 pub mod access;
 mod app;
 mod error;
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod gate;
 pub mod grpc;

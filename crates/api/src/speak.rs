@@ -6,7 +6,7 @@
 mod body;
 pub(crate) mod deepgram;
 mod deepgram_ws;
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 pub(crate) mod openai;
 pub(crate) mod seed;

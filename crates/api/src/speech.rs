@@ -10,7 +10,7 @@ mod conversation;
 pub(crate) mod deepgram;
 mod dialect;
 mod fields;
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 mod heard;
 mod name;

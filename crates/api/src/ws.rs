@@ -142,7 +142,7 @@ pub(crate) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>)
 }
 
 /// A way in for fuzz targets: reads a message.
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 pub fn read_message(text: &str) {
     // What is wrong with it is of no interest; that it is found without a panic is.
     drop(request::read(text));

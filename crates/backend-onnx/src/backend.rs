@@ -28,7 +28,7 @@ impl OnnxBackend {
     /// to do. A corrupt file is an error like any other, never a panic.
     pub fn load(options: &OnnxOptions) -> Result<Self, BackendError> {
         let open = || {
-            let graph = Graph::open(&options.path)?;
+            let graph = Graph::open(&options.path, &options.external_data)?;
             let plan = Plan::build(&graph, options)?;
             let session = engine::open(&graph, &plan, options)?;
             Ok(Self { plan, session, trial_values: options.trial_values.clone() })

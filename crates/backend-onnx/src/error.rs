@@ -14,7 +14,7 @@ pub(crate) enum LoadError {
     #[error("{side} `{name}` is {kind}, which cannot be served; tensors of {} can", carried())]
     Unservable { side: Side, name: String, kind: String },
     #[error(
-        "the model's weights are in `{location}`, {problem}; weight files must lie in the model's own folder"
+        "the model's weights are in `{location}`, {problem}; weight files must lie in the model's own folder and be named in `onnx.external_data`"
     )]
     External { location: String, problem: String },
     #[error("`{option}` names {side} `{name}`, which the model does not have; it has {known}")]

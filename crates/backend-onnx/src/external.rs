@@ -1,4 +1,5 @@
-//! Weights that lie beside the model file. Followed only inside the model's own folder.
+//! Weights that lie beside the model file. Followed only where the model's configuration declares
+//! them, and only inside the model's own folder.
 //!
 //! An ONNX file may point anywhere, so a model from a stranger could have the server read, and
 //! answer with, any file it can open. Engines check this too, each in its own way; here it is
@@ -13,24 +14,33 @@ use rten_onnx::onnx::{DataLocation, GraphProto, TensorProto};
 
 use crate::error::LoadError;
 
-/// Whether the graph has weights in other files, all of which are in `folder` and long enough.
-pub(crate) fn check(graph: &GraphProto, folder: &Path) -> Result<bool, LoadError> {
-    let mut found = false;
+/// How many weights the graph has in other files, all of which are `declared`, in `folder` and long
+/// enough.
+pub(crate) fn check(
+    graph: &GraphProto,
+    folder: &Path,
+    declared: &[String],
+) -> Result<usize, LoadError> {
+    let mut found = 0;
     for weight in &graph.initializer {
-        found |= check_tensor(weight, folder)?;
+        found += usize::from(check_tensor(weight, folder, declared)?);
     }
     for attribute in graph.node.iter().flat_map(|node| &node.attribute) {
         if let Some(constant) = &attribute.t {
-            found |= check_tensor(constant, folder)?;
+            found += usize::from(check_tensor(constant, folder, declared)?);
         }
         if let Some(branch) = &attribute.g {
-            found |= check(branch, folder)?;
+            found += check(branch, folder, declared)?;
         }
     }
     Ok(found)
 }
 
-fn check_tensor(tensor: &TensorProto, folder: &Path) -> Result<bool, LoadError> {
+fn check_tensor(
+    tensor: &TensorProto,
+    folder: &Path,
+    declared: &[String],
+) -> Result<bool, LoadError> {
     if tensor.data_location != Some(DataLocation::EXTERNAL) {
         return Ok(false);
     }
@@ -44,6 +54,9 @@ fn check_tensor(tensor: &TensorProto, folder: &Path) -> Result<bool, LoadError> 
     let is_plain = |component| matches!(component, Component::Normal(_) | Component::CurDir);
     if location.is_empty() || !Path::new(location).components().all(is_plain) {
         return Err(refuse("a path that leaves the folder".to_owned()));
+    }
+    if !declared.iter().any(|name| name == location) {
+        return Err(refuse("which is not declared".to_owned()));
     }
     let resolved = folder
         .canonicalize()
@@ -109,8 +122,9 @@ mod tests {
         let root = folders();
         let inside = weight(&[("location", "w.data"), ("offset", "8"), ("length", "8")]);
 
-        assert!(check(&graph(inside), &root.path().join("model")).unwrap());
-        assert!(!check(&graph(TensorProto::default()), root.path()).unwrap());
+        let declared = ["w.data".to_owned()];
+        assert_eq!(check(&graph(inside), &root.path().join("model"), &declared).unwrap(), 1);
+        assert_eq!(check(&graph(TensorProto::default()), root.path(), &[]).unwrap(), 0);
     }
 
     #[test]
@@ -121,12 +135,22 @@ mod tests {
         for location in
             ["../secret.data", "./../secret.data", "link.data", absolute.to_str().unwrap(), ""]
         {
+            let declared = [location.to_owned()];
+            let graph = graph(weight(&[("location", location)]));
             let error =
-                check(&graph(weight(&[("location", location)])), &root.path().join("model"))
-                    .unwrap_err()
-                    .to_string();
+                check(&graph, &root.path().join("model"), &declared).unwrap_err().to_string();
             assert!(error.contains("must lie in the model's own folder"), "{location}: {error}");
         }
+    }
+
+    #[test]
+    fn weights_that_nobody_declared_are_refused() {
+        let root = folders();
+        let inside = graph(weight(&[("location", "w.data")]));
+
+        let refused = check(&inside, &root.path().join("model"), &["other.data".to_owned()]);
+
+        assert!(refused.unwrap_err().to_string().contains("`w.data`, which is not declared"));
     }
 
     #[test]
@@ -139,7 +163,7 @@ mod tests {
         let node = NodeProto { attribute: vec![branch], ..NodeProto::default() };
         let outer = GraphProto { node: vec![node], ..GraphProto::default() };
 
-        assert!(check(&outer, &root.path().join("model")).is_err());
+        assert!(check(&outer, &root.path().join("model"), &[]).is_err());
     }
 
     #[test]
@@ -147,7 +171,9 @@ mod tests {
         let root = folders();
         for length in ["17", "18446744073709551615", "-1"] {
             let long = weight(&[("location", "w.data"), ("offset", "8"), ("length", length)]);
-            assert!(check(&graph(long), &root.path().join("model")).is_err(), "{length}");
+            let declared = ["w.data".to_owned()];
+            let checked = check(&graph(long), &root.path().join("model"), &declared);
+            assert!(checked.is_err(), "{length}");
         }
     }
 }

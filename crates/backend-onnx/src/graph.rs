@@ -32,22 +32,27 @@ pub(crate) struct Port {
 }
 
 impl Graph {
-    /// Reads the file and checks where its weights are.
-    pub(crate) fn open(path: &Path) -> Result<Self, LoadError> {
+    /// Reads the file and checks that its weights are in it, or where they are `declared` to be.
+    pub(crate) fn open(path: &Path, declared: &[String]) -> Result<Self, LoadError> {
         let bytes = fs::read(path)
             .map_err(|cause| LoadError::Unreadable { path: path.to_owned(), cause })?;
         let not_onnx = |cause| LoadError::NotOnnx { path: path.to_owned(), cause };
-        wire::check(&bytes).map_err(|cause| not_onnx(cause.to_string()))?;
+        let n_outside = wire::check(&bytes).map_err(|cause| not_onnx(cause.to_string()))?;
         let model = guarded(|| ModelProto::parse_buf(&bytes).map_err(|cause| cause.to_string()))
             .map_err(not_onnx)?;
         let graph = model.graph.ok_or_else(|| not_onnx("it holds no graph".to_owned()))?;
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let has_external_data = external::check(&graph, folder.unwrap_or(Path::new(".")))?;
+        let folder = folder.unwrap_or(Path::new("."));
+        let n_checked = external::check(&graph, folder, declared)?;
+        // What the parser does not read, an engine may.
+        if n_checked < n_outside {
+            return Err(not_onnx("weights in other files are hidden where none belong".to_owned()));
+        }
         Ok(Self {
             inputs: inputs(&graph)?,
             outputs: ports(Side::Output, graph.output.iter())?,
             bytes,
-            has_external_data,
+            has_external_data: n_checked > 0,
         })
     }
 }

@@ -29,6 +29,8 @@ pub struct OnnxOptions {
     pub trial_values: BTreeMap<String, f32>,
     /// Shapes, batch extent included, for tensors whose shape the file leaves out or tells wrong.
     pub shapes: Vec<(String, Vec<Dim>)>,
+    /// Files with weights that may be read, by their names in the model's own folder.
+    pub external_data: Vec<String>,
     /// The ONNX Runtime library file. Searched for in `library_dirs` when absent.
     pub library: Option<PathBuf>,
     /// Where to look for ONNX Runtime, in order: folders that hold the library, Python
@@ -53,6 +55,7 @@ impl OnnxOptions {
             constants: Vec::new(),
             trial_values: BTreeMap::new(),
             shapes: Vec::new(),
+            external_data: Vec::new(),
             library: None,
             library_dirs: Vec::new(),
             python: None,

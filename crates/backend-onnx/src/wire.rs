@@ -3,7 +3,8 @@
 //! The parser that rten brings trusts lengths: a number of ten bytes that goes on, or a length
 //! below zero, makes it read for ever, and a length beyond the end is allocated before it is found
 //! missing. So the frames are walked first: every number ends, every length stays inside the
-//! message around it, and messages nest only so deep. Nothing is interpreted here.
+//! message around it, and messages nest only so deep. Nothing is interpreted here but one thing: how
+//! many tensors say that they are in another file, also where rten's parser does not look.
 
 /// What is wrong with a file's framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +30,9 @@ enum Message {
     Node,
     Attribute,
     Tensor,
+    SparseTensor,
+    Training,
+    Function,
     ValueInfo,
     Type,
     TensorType,
@@ -49,10 +53,15 @@ impl Message {
     /// By the field numbers of the ONNX schema.
     fn content(self, field: u64) -> Content {
         let message = match (self, field) {
-            (Self::Model, 7) | (Self::Attribute, 6) => Self::Graph,
-            (Self::Graph, 1) => Self::Node,
-            (Self::Node, 5) => Self::Attribute,
-            (Self::Graph | Self::Attribute, 5) => Self::Tensor,
+            (Self::Model, 7) | (Self::Attribute, 6 | 11) | (Self::Training, 1 | 2) => Self::Graph,
+            (Self::Graph, 1) | (Self::Function, 7) => Self::Node,
+            (Self::Node, 5) | (Self::Function, 11) => Self::Attribute,
+            (Self::Graph | Self::Attribute, 5)
+            | (Self::Attribute, 10)
+            | (Self::SparseTensor, 1 | 2) => Self::Tensor,
+            (Self::Graph, 15) | (Self::Attribute, 22 | 23) => Self::SparseTensor,
+            (Self::Model, 20) => Self::Training,
+            (Self::Model, 25) => Self::Function,
             (Self::Graph, 11..=13) => Self::ValueInfo,
             (Self::ValueInfo, 2) | (Self::Sequence, 1) => Self::Type,
             (Self::Type, 1) => Self::TensorType,
@@ -66,9 +75,14 @@ impl Message {
     }
 }
 
-/// Walks a whole file.
-pub(crate) fn check(file: &[u8]) -> Result<(), WireError> {
-    walk(file, 0..file.len(), Message::Model, 0)
+/// A tensor's field that says where its data are, and what it says where that is another file.
+const LOCATION: (u64, u64) = (14, 1);
+
+/// Walks a whole file; says how many of its tensors are in another one.
+pub(crate) fn check(file: &[u8]) -> Result<usize, WireError> {
+    let mut n_outside = 0;
+    walk(file, 0..file.len(), Message::Model, 0, &mut n_outside)?;
+    Ok(n_outside)
 }
 
 fn walk(
@@ -76,17 +90,20 @@ fn walk(
     span: std::ops::Range<usize>,
     message: Message,
     depth: usize,
+    n_outside: &mut usize,
 ) -> Result<(), WireError> {
     if depth > MAX_DEPTH {
         return Err(WireError::Depth);
     }
-    let mut at = span.start;
+    let (mut at, mut is_outside) = (span.start, false);
     while at < span.end {
         let start = at;
         let tag = number(file, &mut at, span.end)?;
         let length = match tag & 7 {
             0 => {
-                number(file, &mut at, span.end)?;
+                let value = number(file, &mut at, span.end)?;
+                let is_tensor = matches!(message, Message::Tensor);
+                is_outside |= is_tensor && (tag >> 3, value) == LOCATION;
                 continue;
             }
             1 => 8,
@@ -99,7 +116,7 @@ fn walk(
         let end = end.ok_or(WireError::Length(start))?;
         if tag & 7 == 2 {
             match message.content(tag >> 3) {
-                Content::Message(inner) => walk(file, at..end, inner, depth + 1)?,
+                Content::Message(inner) => walk(file, at..end, inner, depth + 1, n_outside)?,
                 Content::Numbers => {
                     while at < end {
                         number(file, &mut at, end)?;
@@ -110,6 +127,7 @@ fn walk(
         }
         at = end;
     }
+    *n_outside += usize::from(is_outside);
     Ok(())
 }
 
@@ -145,8 +163,8 @@ mod tests {
         let dims = field(1, &[0x80, 0x01, 2]);
         let model = [&[0x08, 0x08][..], &field(7, &field(5, &dims))].concat();
 
-        assert_eq!(check(&model), Ok(()));
-        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&model), Ok(0));
+        assert_eq!(check(&[]), Ok(0));
     }
 
     #[test]
@@ -166,6 +184,29 @@ mod tests {
         let mut leaving = field(7, &field(1, b"node"));
         leaving[4] += 1;
         assert_eq!(check(&[leaving, vec![0x08, 0x08]].concat()), Err(WireError::Length(3)));
+    }
+
+    #[test]
+    fn tensors_in_other_files_are_found_wherever_they_hide() {
+        let outside = [0x70, 1];
+        let long = |number: u8, content: &[u8]| {
+            // Field numbers above 15 take two bytes.
+            [&[(number << 3 | 2) | 0x80, number >> 4], &field(1, content)[1..]].concat()
+        };
+        let attribute = |attribute: &[u8]| field(7, &field(1, &field(5, attribute)));
+        for hidden in [
+            field(7, &field(5, &outside)),
+            field(7, &field(15, &field(1, &outside))),
+            attribute(&field(5, &outside)),
+            attribute(&field(10, &outside)),
+            attribute(&field(11, &field(5, &outside))),
+            attribute(&long(22, &field(2, &outside))),
+            long(20, &field(1, &field(5, &outside))),
+            long(25, &field(7, &field(5, &field(5, &outside)))),
+        ] {
+            assert_eq!(check(&hidden), Ok(1), "{hidden:?}");
+        }
+        assert_eq!(check(&field(7, &field(5, &[0x70, 0]))), Ok(0));
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub struct OnnxSection {
     /// Shapes, batch included, that the file leaves out or tells wrong; -1 for what varies.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Files with weights beside the model's own, by name; others are not read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub external_data: Vec<String>,
     /// Whether the first extent of every tensor is the batch; found from the file where left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batched: Option<bool>,
@@ -172,6 +175,7 @@ impl OnnxSection {
             constants: self.constants.iter().map(constant).collect::<Result<_, _>>()?,
             trial_values: self.warm_up.clone(),
             shapes: self.shapes.iter().map(shape).collect::<Result<_, String>>()?,
+            external_data: self.external_data.clone(),
             library: self.library.clone(),
             library_dirs: self.library_dirs.clone(),
             python: Some(self.python.clone().unwrap_or_else(|| "python3".into())),

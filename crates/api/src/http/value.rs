@@ -163,7 +163,7 @@ fn elements(tensor: &Tensor) -> Result<Vec<Value>, ApiError> {
 }
 
 /// A way in for fuzz targets: what became a row of a tensor comes back from it.
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 pub fn plain_value(dtype: u8, n_dims: u8, body: &[u8]) {
     let Ok(value) = serde_json::from_slice(body) else { return };
     let dtypes = [

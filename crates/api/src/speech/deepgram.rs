@@ -18,7 +18,7 @@ use axum::{
     },
     response::{IntoResponse as _, Response},
 };
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 use paceline_pipeline::speech::Bounds;
 use paceline_types::ErrorCode;
 use serde_json::json;
@@ -112,7 +112,7 @@ fn refusal(error: &ApiError, request_id: &str) -> Response {
 }
 
 /// A way in for fuzz targets: a stream that was asked for in this way.
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 pub(super) fn fuzz(
     uri: &Uri,
     choose: impl FnOnce(Option<&str>) -> Result<name::Chosen, ApiError>,

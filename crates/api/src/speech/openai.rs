@@ -96,13 +96,13 @@ fn fault(error: &ApiError) -> Value {
 }
 
 /// A way in for fuzz targets: a session of any model.
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 pub(super) fn fuzz_realtime() -> Realtime {
     Realtime::new(Box::new(|_| Ok("m".to_owned())), None, false)
 }
 
 /// A way in for fuzz targets: reads a form.
-#[cfg(feature = "fuzz")]
+#[cfg(any(test, feature = "fuzz"))]
 pub(super) async fn fuzz_form(
     headers: &HeaderMap,
     body: axum::body::Body,

@@ -88,10 +88,17 @@ fn weights_beside_the_model_are_read_and_those_elsewhere_are_not() {
     let absolute = GraphFile::external(secret.to_str().unwrap());
 
     for engine in ENGINES {
-        let mut backend = OnnxBackend::load(&options(beside.path(), engine)).unwrap();
+        let declared = |path, names: &[&str]| OnnxOptions {
+            external_data: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..options(path, engine)
+        };
+        let mut backend = OnnxBackend::load(&declared(beside.path(), &["w.data"])).unwrap();
         assert_eq!(run(&mut backend, &[x(1)], 1), [[11.0, 21.0]]);
+        let undeclared = error(&declared(beside.path(), &[]));
+        assert!(undeclared.contains("which is not declared"), "{undeclared}");
         for file in [&linked, &absolute] {
-            let error = error(&options(file.path(), engine));
+            let names = ["link.data", secret.to_str().unwrap()];
+            let error = error(&declared(file.path(), &names));
             assert!(error.contains("weight files must lie in the model's own folder"), "{error}");
         }
     }
