@@ -18,7 +18,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use bytes::Bytes;
-    use proptest::prelude::*;
+    use proptest::{prelude::*, test_runner::TestRunner};
     use prost::Message as _;
 
     use super::*;
@@ -47,7 +47,6 @@ mod tests {
     #[test]
     fn kept_inputs_break_nothing_nor_do_others_like_them() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-        let mut runner = proptest::test_runner::TestRunner::deterministic();
         let targets =
             "deepgram grpc openai pbtxt plain speak speech_message wyoming".split_whitespace();
         for target in targets {
@@ -57,6 +56,8 @@ mod tests {
                 let edits =
                     prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4);
                 let cases = (edits, any::<prop::sample::Index>(), any::<bool>());
+                // A runner counts over all its runs, so each has its own.
+                let mut runner = TestRunner::deterministic();
                 let tried = runner.run(&cases, |(edits, end, is_cut)| {
                     let mut changed = input.clone();
                     for (at, byte) in edits {

@@ -46,6 +46,10 @@ pub fn openai_realtime(data: &[u8]) {
 }
 
 /// A form of `OpenAI`'s: its boundary, and after that line the body, in pieces of some length.
+///
+/// # Panics
+///
+/// When reading waits for more than there is.
 pub fn openai_form(piece: u8, data: &[u8]) {
     let (boundary, body) = split(data);
     let kind = [b"multipart/form-data; boundary=", boundary].concat();
