@@ -318,3 +318,30 @@ async fn a_key_that_is_no_stream_stops_nobody_else() {
     rig::assert_all_once_in_order(&server, &config, &producer).await;
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_that_somebody_else_settled_meanwhile_have_no_second_result() {
+    let server = Server::start(&[]).await;
+    let config = rig::config(&server.url());
+    let mut producer = Producer::new(&server, &config).await;
+    producer.add(1, 4).await;
+    let key = producer.key("cam-0");
+    let mut connection = server.connect().await;
+    let mut redis = async |command: &[&str]| -> redis::Value {
+        let mut cmd = redis::cmd(command[0]);
+        cmd.arg(&command[1..]).query_async(&mut connection).await.unwrap()
+    };
+    let entries: Vec<(String, redis::Value)> =
+        redis::from_redis_value(redis(&["XRANGE", &key, "-", "+"]).await).unwrap();
+    let running = Running::start(config.clone(), rig::slow_models(500, 4));
+    rig::until("the model has them", async || running.cameras.counts().in_flight == 4).await;
+
+    redis(&["XACK", &key, "paceline", &entries[2].0]).await;
+    redis(&["XDEL", &key, &entries[2].0]).await;
+    running.settled().await;
+
+    assert_eq!(rig::results(&server, &config).await["cam-0"], [0, 1, 3]);
+    let counts = running.stop().await.counts();
+    assert_eq!((counts.committed, counts.duplicate), (3, 1));
+    assert!(counts.balances(), "{counts:?}");
+}
