@@ -56,3 +56,11 @@ export function chunks(data, size = 3200) {
   for (let at = 0; at < data.length; at += size) out.push(data.subarray(at, at + size));
   return out;
 }
+
+// At most one word in six of what a voice said is heard as something else.
+export function understood(said, text, what) {
+  const words = said.toLowerCase().match(/[a-z']+/g);
+  const heard = text.toLowerCase().match(/[a-z']+/g) ?? [];
+  const missed = words.filter((word) => !heard.includes(word));
+  assert(missed.length * 6 <= words.length, `${what}: ${JSON.stringify(said)} was heard as ${JSON.stringify(text)}`);
+}

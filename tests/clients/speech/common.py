@@ -54,3 +54,10 @@ FIRST = CLIPS[0]
 
 def chunks(data: bytes, size: int = 3200) -> list:
     return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def understood(said: str, heard: str, what: str) -> None:
+    """At most one word in six of what a voice said is heard as something else."""
+    words, got = (collections.Counter(re.findall(r"[a-z']+", text.lower())) for text in (said, heard))
+    missed = (words - got).total()
+    assert missed * 6 <= words.total(), f"{what}: {said!r} was heard as {heard!r}"

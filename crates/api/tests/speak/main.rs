@@ -1,5 +1,7 @@
 //! The doors to synthesis, with the simulated pair: what each sends, and what it says when it cannot.
 
+mod socket;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
