@@ -69,6 +69,8 @@ struct Shared {
     streams: Arc<Semaphore>,
     /// Segments that may still be with models, over all streams.
     flights: Arc<Semaphore>,
+    /// Interim ones of these.
+    interims: Semaphore,
     /// Heavy decoding that may still begin.
     decoders: Arc<Semaphore>,
     counts: Counts,
@@ -84,6 +86,7 @@ impl Speech {
         Self(Arc::new(Shared {
             streams: Arc::new(Semaphore::new(limits.max_streams)),
             flights: Arc::new(Semaphore::new(limits.max_in_flight)),
+            interims: Semaphore::new(limits.max_interims),
             decoders: Arc::new(Semaphore::new(n_cores)),
             counts: Counts::default(),
             board: Arc::default(),

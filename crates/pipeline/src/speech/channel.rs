@@ -27,6 +27,13 @@ pub(super) struct Job {
     pub(super) part: Part,
 }
 
+impl Job {
+    /// Whether its answer is not the last word.
+    pub(super) fn is_interim(&self) -> bool {
+        self.part.is_final == Some(false)
+    }
+}
+
 /// Which part of the audio a question is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {

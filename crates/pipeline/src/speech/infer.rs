@@ -73,7 +73,9 @@ impl Asker {
 
     /// Asks, waiting for room as long as it takes.
     pub(super) async fn ask(self, job: Job) -> Result<Answer, Lost> {
-        // The semaphore is never closed.
+        // The semaphores are never closed.
+        let _interim =
+            if job.is_interim() { self.speech.0.interims.acquire().await.ok() } else { None };
         let _flight = self.speech.0.flights.acquire().await.ok();
         match self.try_ask(&job).await {
             // The model was replaced meanwhile; the new one is found from now on.
@@ -104,11 +106,10 @@ impl Asker {
 
     async fn try_ask(&self, job: &Job) -> Result<Answer, SpeechError> {
         let model = self.find()?;
-        let is_interim = job.part.is_final == Some(false);
         let ask = Ask {
             inputs: self.inputs(&model, &job.samples)?,
             params: self.params,
-            priority: if is_interim { Priority::LOW } else { Priority::NORMAL },
+            priority: if job.is_interim() { Priority::LOW } else { Priority::NORMAL },
             stream: Some(self.stream),
             waits_for_room: true,
             trace: self.trace,

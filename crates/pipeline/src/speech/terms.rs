@@ -71,6 +71,9 @@ pub struct SpeechLimits {
     pub max_streams: usize,
     /// Segments that are with models at once, over all streams.
     pub max_in_flight: usize,
+    /// Of these, interim ones: what they leave is for final ones, which then need not wait until a
+    /// model that is full of interim ones has done one.
+    pub max_interims: usize,
     /// Segments of one channel that are with the model at once.
     pub stream_in_flight: usize,
     /// Audio of one channel that waits for the model; then the stream is not read any more.
@@ -87,6 +90,7 @@ impl Default for SpeechLimits {
         Self {
             max_streams: 4096,
             max_in_flight: 1024,
+            max_interims: 16,
             stream_in_flight: 4,
             max_backlog: Duration::from_secs(10),
             min_interim: Duration::from_millis(200),

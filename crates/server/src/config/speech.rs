@@ -29,6 +29,8 @@ pub struct SpeechSection {
     pub max_streams: usize,
     /// Segments that are with models at once, over all streams.
     pub max_in_flight: usize,
+    /// Of these, interim ones.
+    pub max_interims: usize,
     /// Segments of one audio channel that are with the model at once.
     pub stream_in_flight: usize,
     /// Audio of one channel that waits for the model before the client is slowed down.
@@ -69,6 +71,7 @@ impl Default for SpeechSection {
         let SpeechLimits {
             max_streams,
             max_in_flight,
+            max_interims,
             stream_in_flight,
             max_backlog,
             min_interim,
@@ -82,6 +85,7 @@ impl Default for SpeechSection {
             voice_batch: None,
             max_streams,
             max_in_flight,
+            max_interims,
             stream_in_flight,
             max_backlog,
             max_duration: bounds.max_duration,
@@ -115,6 +119,7 @@ impl SpeechSection {
             limits: SpeechLimits {
                 max_streams: self.max_streams,
                 max_in_flight: self.max_in_flight.max(1),
+                max_interims: self.max_interims.max(1),
                 stream_in_flight: self.stream_in_flight.max(1),
                 max_backlog: self.max_backlog,
                 min_interim: self.min_interim,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::{count, of, raw, speech, start};
+use crate::support::{count, of, raw, speech, start, with};
 
 async fn get(address: std::net::SocketAddr, path: &str) -> (u16, Value) {
     let url = format!("http://{address}{path}");
@@ -90,6 +90,30 @@ async fn a_client_that_leaves_takes_its_work_with_it() {
     eventually(async || 1 < model.batch_stats().items_dropped(Dropped::Cancelled)).await;
     eventually(async || server.speech.stats().streams == 0).await;
     assert_eq!(model.batch_stats().waiting_items, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interim_results_leave_room_for_final_ones() {
+    let server = start(&[
+        "models.simulated-speech.simulated.delay=5s",
+        "models.simulated-speech.batch.max_items=1",
+        "speech.max_interims=1",
+    ])
+    .await;
+    let model = server.models.find("simulated-speech", None).unwrap();
+    let begin = with(raw(16_000, 1, 16, false), "interim_results", json!(true));
+    let mut first = server.connect("segmented").await;
+    first.send(&begin).await;
+    first.audio(&speech()[..2 * 32_000]).await;
+    eventually(async || model.batch_stats().accepted == 1).await;
+    let mut second = server.connect("segmented").await;
+    second.send(&begin).await;
+    second.audio(&speech()[..2 * 32_000]).await;
+    second.send(&json!({"request": "flush"})).await;
+
+    // Its interim result waited for the other's, gave way, and only the final one went on.
+    eventually(async || server.speech.stats().superseded == 1).await;
+    eventually(async || model.batch_stats().accepted == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

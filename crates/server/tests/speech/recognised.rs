@@ -90,4 +90,5 @@ async fn what_is_stable_only_grows_until_the_final_words() {
     assert!(2 <= n_stable && stable.contains("fellow Americans"), "{n_stable} {stable:?}");
     let last = of(&events, "segment").last().copied().unwrap();
     assert_eq!((&last["is_final"], &last["text"]), (&json!(true), &last["stable"]));
+    assert!(last["text"].as_str().unwrap().starts_with(&stable), "{stable:?}, then {last}");
 }
