@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// How many there are at least, of all kinds together
     #[arg(long = "faults", value_name = "N", default_value_t = 0)]
     n_faults: u64,
-    /// How many requests, utterances and frames there are at least
+    /// How many requests, utterances and frames are answered at least
     #[arg(long, value_name = "N", default_value_t = 0)]
     requests: u64,
     /// How long to go on at least
@@ -120,7 +120,7 @@ impl Args {
         let goal = Goal {
             time: minutes(self.minutes)?,
             n_faults: self.n_faults.max(self.times.saturating_mul(n_kinds)),
-            n_operations: self.requests,
+            n_right: self.requests,
             at_most: minutes(self.at_most)?,
         };
         Ok(round::Plan {

@@ -174,6 +174,10 @@ impl Ledger {
         self.0.lock().doors.values().map(Counts::total).sum()
     }
 
+    pub(crate) fn n_right(&self) -> u64 {
+        self.0.lock().doors.values().map(|counts| counts.right).sum()
+    }
+
     pub(crate) fn n_violations(&self) -> u64 {
         self.0.lock().n_violations
     }

@@ -54,7 +54,8 @@ pub(crate) struct Plan {
 pub(crate) struct Goal {
     pub(crate) time: Duration,
     pub(crate) n_faults: u64,
-    pub(crate) n_operations: u64,
+    /// Right answers; whoever finds nobody has not asked anything.
+    pub(crate) n_right: u64,
     /// It ends then even where it was not enough.
     pub(crate) at_most: Duration,
 }
@@ -126,12 +127,10 @@ impl Course {
         self.deck.lock().records.values().map(|record| record.times).sum()
     }
 
-    fn is_enough(&self, n_operations: u64) -> bool {
-        let Goal { time, n_faults, n_operations: wanted, .. } = self.plan.goal;
+    fn is_enough(&self, n_right: u64) -> bool {
+        let Goal { time, n_faults, n_right: wanted, .. } = self.plan.goal;
         let every = u64::try_from(self.plan.faults.len()).unwrap_or(u64::MAX);
-        n_faults.max(every) <= self.n_done()
-            && wanted <= n_operations
-            && time <= self.began.elapsed()
+        n_faults.max(every) <= self.n_done() && wanted <= n_right && time <= self.began.elapsed()
     }
 }
 
@@ -206,7 +205,7 @@ async fn watch(course: &Course, cells: &[Arc<Cell>], bar: &mut Bar) -> bool {
         bar.show(format_args!(
             "{seconds:>5}s  {n_faults:>5} faults, now {last:18} {n_operations:>9} operations, {n_violations} violations"
         ));
-        let is_enough = course.is_enough(n_operations);
+        let is_enough = course.is_enough(cells.iter().map(|cell| cell.ledger.n_right()).sum());
         let is_late = course.plan.goal.at_most <= course.began.elapsed();
         if is_enough || is_late || n_violations != 0 || bar.is_interrupted() {
             course.is_over.store(true, Ordering::Relaxed);
