@@ -123,8 +123,8 @@ impl Models {
             .unwrap_or_default()
     }
 
-    /// Serves these versions under this name from now on. Versions that were served before are
-    /// closed: what they accepted, they answer.
+    /// Serves these versions under this name from now on. Versions that were served before answer
+    /// whoever has found them already, and close with the last of those.
     pub fn replace(&self, name: &str, models: Vec<Arc<Model>>) {
         if let Some(tracer) = self.tracer.get() {
             for model in &models {
@@ -133,17 +133,15 @@ impl Models {
         }
         let versions: Versions =
             models.into_iter().map(|model| (model.facts().version, model)).collect();
-        let old = self.change(|table| {
+        // The old ones are not closed here: between finding a model and asking it there is always
+        // a moment, and a request in that moment would be refused.
+        drop(self.change(|table| {
             if versions.is_empty() {
                 table.remove(name)
             } else {
                 table.insert(name.to_owned(), versions)
             }
-        });
-        // ORDER: closed only once nobody finds them any more.
-        for model in old.into_iter().flat_map(BTreeMap::into_values) {
-            model.close();
-        }
+        }));
     }
 
     /// Serves nothing under this name any more; `false` if nothing was.

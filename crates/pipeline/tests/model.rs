@@ -164,3 +164,17 @@ async fn replacing_a_model_answers_what_the_old_one_accepted() {
     under_way.await.unwrap().unwrap();
     assert!(models.find("m", None).unwrap().infer(ask(1)).await.is_ok());
 }
+
+#[tokio::test]
+async fn who_has_found_a_model_is_answered_by_it_even_if_it_is_replaced_before_it_is_asked() {
+    let models = Models::default();
+    models.replace("m", vec![open(blueprint(taking(0)))]);
+    let found = models.find("m", None).unwrap();
+    let is_gone = Arc::downgrade(&found);
+
+    models.replace("m", vec![open(Blueprint { version: 2, ..blueprint(taking(0)) })]);
+
+    assert!(found.infer(ask(1)).await.is_ok());
+    drop(found);
+    assert!(is_gone.upgrade().is_none(), "nobody else keeps what is not served any more");
+}

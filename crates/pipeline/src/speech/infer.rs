@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use paceline_backend::Output;
-use paceline_batch::{Failure, Key, Priority, Refused};
+use paceline_batch::{Failure, Key, Priority};
 use paceline_types::{DType, Dim, ErrorCode, Tensor, TensorSpec, TraceContext};
 use smallvec::SmallVec;
 use tokio::sync::Semaphore;
@@ -77,13 +77,7 @@ impl Asker {
         let _interim =
             if job.is_interim() { self.speech.0.interims.acquire().await.ok() } else { None };
         let _flight = self.speech.0.flights.acquire().await.ok();
-        match self.try_ask(&job).await {
-            // The model was replaced meanwhile; the new one is found from now on.
-            Err(SpeechError::Model(InferError::Refused(Refused::Closed))) => {
-                self.try_ask(&job).await.map_err(|error| lost(&error))
-            }
-            answer => answer.map_err(|error| lost(&error)),
-        }
+        self.try_ask(&job).await.map_err(|error| lost(&error))
     }
 
     /// The model's inputs: these samples, and what the client said.
