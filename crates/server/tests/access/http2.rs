@@ -21,7 +21,6 @@ const MOST: usize = 4000;
 enum Kind {
     Data = 0,
     Headers = 1,
-    Priority = 2,
     Reset = 3,
     Settings = 4,
     Ping = 6,
@@ -136,7 +135,6 @@ async fn frames_whose_answers_nobody_reads_are_not_taken_without_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn frames_that_are_wrong_end_the_connection_with_why() {
     let server = start(&[]).await;
-    let get = frame(Kind::Headers, END_STREAM | END_HEADERS, 1, &head(GET));
     let largest = 0x7fff_ffff_u32.to_be_bytes();
     let increase = [0, 4, 0xff, 0xff, 0xff, 0xff];
     let wrong = [
@@ -150,10 +148,6 @@ async fn frames_that_are_wrong_end_the_connection_with_why() {
         ("a window beyond all", frame(Kind::Settings, 0, 0, &increase)),
         ("windows that add up", frame(Kind::WindowUpdate, 0, 0, &largest)),
         ("a window of nothing", frame(Kind::WindowUpdate, 0, 0, &[0; 4])),
-        (
-            "a stream that depends on itself",
-            [get, frame(Kind::Priority, 0, 3, &[0, 0, 0, 3, 0])].concat(),
-        ),
     ];
     for (what, bytes) in wrong {
         let (reading, mut writing) = TcpStream::connect(server.http).await.unwrap().into_split();
