@@ -12,6 +12,8 @@ use axum::http::{
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
+use crate::client::Client;
+
 /// What a token is good for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -221,6 +223,14 @@ impl Access {
                 }
             }
             _ => Decision::Allowed,
+        }
+    }
+
+    /// Who shows this, where that is a token which was found to be known.
+    pub(crate) fn client(&self, credentials: Credentials<'_>) -> Option<Client> {
+        match credentials {
+            Credentials::Token(token) if !self.tokens.is_empty() => Some(Client::with(token)),
+            _ => None,
         }
     }
 

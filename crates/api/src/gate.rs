@@ -17,6 +17,7 @@ pub(crate) use self::guard::{Guard, Wire};
 use crate::{
     ApiError,
     access::{Access, Credentials, Decision, Needs, Role, Roles},
+    client::Client,
 };
 
 /// What a listener lets in.
@@ -73,12 +74,12 @@ impl Gate {
         self
     }
 
-    /// Whether a request may go on to a route that needs this.
+    /// Whether a request may go on to a route that needs this; and whose it is, where a token says so.
     pub(crate) fn admit<B>(
         &self,
         needs: impl FnOnce() -> Needs,
         request: &Request<B>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<Client>, ApiError> {
         let host = authority(request);
         self.hosts.check(host)?;
         if let Some(origin) = browser::origin(request)
@@ -88,7 +89,7 @@ impl Gate {
             return Err(browser::strange_origin(origin));
         }
         if self.served == Roles::ALL && self.access.is_open() {
-            return Ok(());
+            return Ok(None);
         }
         let needs = needs();
         if let Needs::Role(role) = needs
@@ -98,7 +99,7 @@ impl Gate {
         }
         let credentials = Credentials::from_headers(request.headers());
         match self.access.decide(needs, credentials) {
-            Decision::Allowed => Ok(()),
+            Decision::Allowed => Ok(self.access.client(credentials)),
             Decision::Unauthenticated => Err(unauthenticated(credentials)),
             Decision::Forbidden(role) => Err(forbidden(role)),
         }

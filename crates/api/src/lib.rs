@@ -2,6 +2,7 @@
 
 pub mod access;
 mod app;
+mod client;
 mod error;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;

@@ -8,7 +8,7 @@ use crate::{
     BatchRecord, Explanation, Limits, Moment, Refused, Stats, Tag, Ticket, Timekeeper,
     puller::Puller,
     scheduler::Scheduler,
-    shared::{Handle, Parcel, Shared},
+    shared::{Handle, Parcel, Shared, tell},
 };
 
 /// A cheap handle to one batcher. The batcher closes when the last handle (lanes included) is
@@ -148,15 +148,19 @@ impl<T: Send + 'static, R: Send + 'static, S: Send + 'static> Batcher<T, R, S> {
         let shared = self.shared();
         let (reply, answer) = oneshot::channel();
         let now = shared.now();
-        let (id, waker, is_earlier) = {
+        let (id, waker, is_earlier, left, n_waiting_for_room) = {
             let mut state = shared.lock();
             let id = state
                 .scheduler
                 .offer(Parcel { item, reply: Some(reply) }, tag, lane, now)
                 .map_err(|(refused, parcel)| (refused, parcel.item))?;
             let is_earlier = state.scheduler.next_expiry() < state.keeper_until;
-            (id, state.wake_for_arrival(now), is_earlier)
+            let left = state.scheduler.take_left();
+            (id, state.wake_for_arrival(now), is_earlier, left, state.n_waiting_for_room)
         };
+        // Whoever gave way may have left more room than was needed.
+        shared.make_room(left.len(), n_waiting_for_room);
+        tell(left);
         if let Some(waker) = waker {
             waker.wake();
         }

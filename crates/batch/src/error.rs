@@ -72,6 +72,9 @@ pub enum Failure {
     /// It could no longer have been answered in time, so it was dropped before it cost anything.
     #[error("the item could no longer be answered within its deadline")]
     TooLate,
+    /// There was no room, and it was the newest of the client or the key that waited with most.
+    #[error("the queue is full, and it gave way to others who wait with less")]
+    GaveWay,
     /// The model refused or failed on it.
     #[error("the model failed: {0}")]
     Model(#[source] Cause),
@@ -92,6 +95,7 @@ impl Failure {
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::Expired | Self::TooLate => ErrorCode::DeadlineExceeded,
+            Self::GaveWay => ErrorCode::Overloaded,
             Self::Model(_) => ErrorCode::ModelFailed,
             Self::Panicked | Self::WrongReplies(_) | Self::ExecutorGone => ErrorCode::Internal,
         }
@@ -123,11 +127,13 @@ pub enum Dropped {
     Expired,
     /// It could no longer have been answered in time.
     TooLate,
+    /// There was no room, and somebody else waited with less.
+    GaveWay,
 }
 
 impl Dropped {
     /// Every reason, in the order of [`Stats::dropped`](crate::Stats).
-    pub const ALL: [Self; 3] = [Self::Cancelled, Self::Expired, Self::TooLate];
+    pub const ALL: [Self; 4] = [Self::Cancelled, Self::Expired, Self::TooLate, Self::GaveWay];
 
     /// As written in metrics.
     #[must_use]
@@ -136,6 +142,7 @@ impl Dropped {
             Self::Cancelled => "cancelled",
             Self::Expired => "expired",
             Self::TooLate => "too_late",
+            Self::GaveWay => "gave_way",
         }
     }
 }

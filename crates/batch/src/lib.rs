@@ -65,6 +65,7 @@ mod runner;
 mod scheduler;
 mod settings;
 mod shared;
+mod shares;
 mod slot;
 mod sorted;
 mod stats;

@@ -25,6 +25,7 @@ use crate::{
     policy::{self, FireReason, Verdict, View},
     queue::{Post, Queue},
     recent::{BatchRecord, Recent},
+    shares::{Part, Shares},
     slot::{ItemId, Place, Slot},
     sorted::Sorted,
 };
@@ -49,6 +50,8 @@ pub struct Scheduler<P, S = ()> {
     flights: Slab<Flight>,
     latency: LatencyTable,
     gaps: Gaps,
+    /// Who holds what of a queue that is full, or was.
+    shares: Option<Box<Shares>>,
     n_bytes: usize,
     next_seq: u64,
     n_devices: usize,
@@ -184,6 +187,7 @@ impl<P, S> Scheduler<P, S> {
             flights: Slab::new(),
             latency: LatencyTable::default(),
             gaps: Gaps::new(),
+            shares: None,
             n_bytes: 0,
             next_seq: 0,
             n_devices: 1,
@@ -239,7 +243,15 @@ impl<P, S> Scheduler<P, S> {
         let urgency = self.urgency(tag.priority, wanted.min(patient));
         let is_hopeless =
             deadline != Moment::NEVER && deadline < self.earliest_answer(tag, urgency, now);
-        if let Err(refused) = self.admit(tag, cost, is_hopeless) {
+        let mut admitted = self.admit(tag, cost, is_hopeless);
+        if let Err(Refused::QueueFull(_) | Refused::QueueBytesFull(_)) = admitted
+            && lane.is_none()
+            && !is_hopeless
+            && self.make_room(tag, now)
+        {
+            admitted = Ok(());
+        }
+        if let Err(refused) = admitted {
             self.stats.refused(&refused);
             return Err((refused, payload));
         }
@@ -254,6 +266,9 @@ impl<P, S> Scheduler<P, S> {
         slot.bytes = tag.bytes;
         // A lane is a stream of its own, with at most one item that contends.
         slot.stream = tag.stream.filter(|_| lane.is_none());
+        // Nothing may be taken out of a lane's order.
+        let client = tag.client.filter(|_| lane.is_none());
+        slot.client = client;
         slot.lane = lane;
         slot.deadline = deadline;
         slot.wanted = wanted;
@@ -263,6 +278,9 @@ impl<P, S> Scheduler<P, S> {
             slot.place = Place::BehindLane;
         }
         let id = ItemId { seq, slot: self.slots.insert(slot) };
+        if let (Some(shares), Some(client)) = (&mut self.shares, client) {
+            shares.enter(id, Part { client, key: tag.key, bytes: tag.bytes });
+        }
         if let (false, Some(lane)) = (goes, lane) {
             self.lanes.wait(lane, id);
         }
@@ -742,8 +760,7 @@ impl<P, S> Scheduler<P, S> {
 
     /// Takes a served item on board.
     fn board(&mut self, id: ItemId, now: Moment) -> Boarded<P, S> {
-        let slot = self.slots.remove(id.slot);
-        self.n_bytes -= slot.bytes;
+        let slot = self.take_slot(id);
         Boarded {
             id,
             payload: slot.payload,
@@ -796,6 +813,69 @@ impl<P, S> Scheduler<P, S> {
         self.left.push((payload, reason));
     }
 
+    /// Takes an item out of the slab, and out of its client's share.
+    fn take_slot(&mut self, id: ItemId) -> Slot<P> {
+        let slot = self.slots.remove(id.slot);
+        self.n_bytes -= slot.bytes;
+        if let Some(shares) = &mut self.shares {
+            let Limits { queue_items, queue_bytes, .. } = self.limits;
+            if self.slots.len() < queue_items / 2 && self.n_bytes < queue_bytes / 2 {
+                self.shares = None;
+            } else if let Some(client) = slot.client {
+                let (key, bytes) = (self.queues[slot.queue].key, slot.bytes);
+                shares.leave(id, Part { client, key, bytes });
+            }
+        }
+        slot
+    }
+
+    /// Lets the newest items of whoever waits with most give way to a new one, as many as it takes;
+    /// `false` where they may not, and then nothing was done.
+    fn make_room(&mut self, tag: &Tag, now: Moment) -> bool {
+        /// Most that give way to one; whatever needs more is larger than its share.
+        const MOST: usize = 64;
+        let Some(client) = tag.client else { return false };
+        let shares = self.shares.take().unwrap_or_else(|| Box::new(self.count_shares()));
+        let shares = self.shares.insert(shares);
+        let new = Part { client, key: tag.key, bytes: tag.bytes };
+        let Some((items, mut spare)) = shares.who_gives_way(new) else { return false };
+        let mut n_items = (self.slots.len() + 1).saturating_sub(self.limits.queue_items);
+        let mut n_bytes = (self.n_bytes + tag.bytes).saturating_sub(self.limits.queue_bytes);
+        let mut leaving = Vec::new();
+        for id in items.take(MOST) {
+            if n_items == 0 && n_bytes == 0 {
+                break;
+            }
+            let bytes = self.slots[id.slot].bytes;
+            let Some(left) = spare.checked_sub(shares.weight(bytes)) else { return false };
+            spare = left;
+            n_items = n_items.saturating_sub(1);
+            n_bytes = n_bytes.saturating_sub(bytes);
+            leaving.push(id);
+        }
+        if 0 < n_items || 0 < n_bytes {
+            return false;
+        }
+        for id in leaving {
+            self.drop_item(id, Dropped::GaveWay, now);
+        }
+        true
+    }
+
+    /// Who holds what of the queue now.
+    fn count_shares(&self) -> Shares {
+        let mut waiting: Vec<_> = self.slots.iter().collect();
+        waiting.sort_unstable_by_key(|(_, slot)| slot.seq);
+        let mut shares = Shares::new(&self.limits);
+        for (at, slot) in waiting {
+            if let Some(client) = slot.client {
+                let (key, bytes) = (self.queues[slot.queue].key, slot.bytes);
+                shares.enter(ItemId { seq: slot.seq, slot: at }, Part { client, key, bytes });
+            }
+        }
+        shares
+    }
+
     /// Takes an item out, and puts its queue where it now belongs.
     fn discard(&mut self, id: ItemId, now: Moment) -> P {
         let queue = self.slots[id.slot].queue;
@@ -809,8 +889,7 @@ impl<P, S> Scheduler<P, S> {
         let slot = &self.slots[id.slot];
         let (queue, lane, place) = (slot.queue, slot.lane, slot.place);
         self.queues[queue].discard(&mut self.slots, id);
-        let slot = self.slots.remove(id.slot);
-        self.n_bytes -= slot.bytes;
+        let slot = self.take_slot(id);
         if let Some(lane) = lane {
             let next = if place == Place::BehindLane {
                 self.lanes.desert(lane, id);
@@ -898,6 +977,7 @@ impl<P, S> Scheduler<P, S> {
         self.due = Fair::new();
         self.held.clear();
         self.expiries.clear();
+        self.shares = None;
         self.n_bytes = 0;
     }
 

@@ -44,6 +44,7 @@ pub(crate) fn tell<T, R>(left: Vec<(Parcel<T, R>, Dropped)>) {
     for (mut parcel, reason) in left {
         let failure = match reason {
             Dropped::TooLate => Failure::TooLate,
+            Dropped::GaveWay => Failure::GaveWay,
             Dropped::Expired | Dropped::Cancelled => Failure::Expired,
         };
         parcel.answer(Err(failure));

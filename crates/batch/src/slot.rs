@@ -27,6 +27,8 @@ pub(crate) struct Slot<P> {
     pub(crate) cost: u64,
     pub(crate) bytes: usize,
     pub(crate) stream: Option<u64>,
+    /// To whom its place in the queue counts.
+    pub(crate) client: Option<u64>,
     pub(crate) lane: Option<usize>,
     pub(crate) arrived: Moment,
     /// Since when it could have gone: its arrival, or when its lane became free.
@@ -68,6 +70,7 @@ impl<P> Slot<P> {
             cost: 1,
             bytes: 0,
             stream: None,
+            client: None,
             lane: None,
             arrived: now,
             ready_at: now,

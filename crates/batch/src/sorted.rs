@@ -27,6 +27,14 @@ impl<T: Ord> Sorted<T> {
         self.0.back()
     }
 
+    /// From the last to the first.
+    pub(crate) fn newest(&self) -> impl Iterator<Item = T> + '_
+    where
+        T: Copy,
+    {
+        self.0.iter().rev().copied()
+    }
+
     pub(crate) fn pop_first(&mut self) -> Option<T> {
         self.0.pop_front()
     }

@@ -24,7 +24,7 @@ pub struct Stats {
     /// Items refused because the batcher was closed.
     pub refused_closed: u64,
     /// Items that left the queue without a call, by reason, in the order of [`Dropped::ALL`].
-    pub dropped: [u64; 3],
+    pub dropped: [u64; Dropped::ALL.len()],
     /// Batches by why they left, in the order of [`FireReason::ALL`].
     pub batches: [u64; 6],
     /// Batches that failed or whose executor went.

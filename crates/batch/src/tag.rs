@@ -66,6 +66,10 @@ pub struct Tag {
     /// Whose item it is. Streams that wait in one queue get equal shares of it; items without a
     /// stream are each on their own.
     pub stream: Option<u64>,
+    /// Who asks, where that one can be told to come again later. When there is no room, the newest
+    /// item of the client that waits with most gives way to one of a client that waits with less,
+    /// and likewise between one client's keys. Items without a client give way to nobody.
+    pub client: Option<u64>,
 }
 
 impl Default for Tag {
@@ -80,6 +84,7 @@ impl Default for Tag {
             timeout: None,
             wanted: None,
             stream: None,
+            client: None,
         }
     }
 }

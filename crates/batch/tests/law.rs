@@ -19,9 +19,10 @@ enum Step {
         length: u32,
         rows: u32,
         priority: u64,
-        timeout_ms: Option<u64>,
-        wanted_ms: Option<u64>,
+        /// Milliseconds until it is too late, and until it is wanted.
+        times: (Option<u64>, Option<u64>),
         stream: Option<u64>,
+        client: Option<u64>,
         lane: Option<usize>,
     },
     Withdraw(usize),
@@ -44,12 +45,16 @@ fn step() -> impl Strategy<Value = Step> {
         prop::option::of(1_u64..40),
         prop::option::of(0_u64..80),
         prop::option::of(0_u64..3),
+        prop::option::of(0_u64..3),
         prop::option::of(0_usize..3),
     );
     prop_oneof![
-        6 => offer.prop_map(|(key, length, rows, priority, timeout_ms, wanted_ms, stream, lane)| {
-            Step::Offer { key, length, rows, priority, timeout_ms, wanted_ms, stream, lane }
-        }),
+        6 => offer.prop_map(
+            |(key, length, rows, priority, timeout_ms, wanted_ms, stream, client, lane)| {
+                let times = (timeout_ms, wanted_ms);
+                Step::Offer { key, length, rows, priority, times, stream, client, lane }
+            },
+        ),
         1 => any::<prop::sample::Index>().prop_map(|at| Step::Withdraw(at.index(1 << 16))),
         4 => Just(Step::Pull),
         3 => any::<bool>().prop_map(|is_good| Step::Finish { is_good }),
@@ -119,7 +124,7 @@ impl World {
 
     fn step(&mut self, step: &Step) {
         match *step {
-            Step::Offer { key, length, rows, priority, timeout_ms, wanted_ms, stream, lane } => {
+            Step::Offer { key, length, rows, priority, times, stream, client, lane } => {
                 let tag = Tag {
                     key: Key::of(&key),
                     length,
@@ -127,9 +132,10 @@ impl World {
                     cost: u64::from(length.max(1)),
                     bytes: 8,
                     priority: Priority::level(priority),
-                    timeout: timeout_ms.map(Duration::from_millis),
-                    wanted: wanted_ms.map(Duration::from_millis),
+                    timeout: times.0.map(Duration::from_millis),
+                    wanted: times.1.map(Duration::from_millis),
                     stream,
+                    client,
                 };
                 let known = Known { number: self.n_offered, key, length, lane };
                 if let Ok(id) = self.scheduler.offer(known, &tag, lane, self.now) {

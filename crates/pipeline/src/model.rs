@@ -103,6 +103,9 @@ pub struct Ask {
     pub early_results: Option<usize>,
     /// Whose request it is, for fairness.
     pub stream: Option<u64>,
+    /// Who asks, where that one can be told to come again later: when there is no room, it gives
+    /// way to those who wait with less.
+    pub client: Option<u64>,
     /// The sequence that it belongs to; needed where the model is stateful.
     pub sequence: Option<Sequence>,
     /// Whether it waits while the queue is full, so that pressure reaches whoever sends, instead of
@@ -409,6 +412,7 @@ impl Model {
             timeout: ask.timeout,
             wanted: ask.wanted,
             stream: ask.stream,
+            client: ask.client,
             ..Tag::default()
         };
         Ok((rows, tag))

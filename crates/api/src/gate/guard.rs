@@ -96,10 +96,15 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let Guard(guard) = &self.guard;
         match guard.gate.admit(|| guard.needs(&request), &request) {
-            Ok(()) => Either::Left(self.inner.call(request)),
+            Ok(client) => {
+                if let Some(client) = client {
+                    request.extensions_mut().insert(client);
+                }
+                Either::Left(self.inner.call(request))
+            }
             Err(error) => Either::Right(ready(Ok(guard.refuse(error)))),
         }
     }

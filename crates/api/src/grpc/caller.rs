@@ -1,10 +1,11 @@
-//! What a call's metadata say of who calls.
+//! What is known of who calls.
 
 use paceline_types::TraceContext;
 use tokio::time::Instant;
-use tonic::metadata::{MetadataMap, MetadataValue};
+use tonic::{Request, metadata::MetadataValue};
 
 use super::deadline::deadline;
+use crate::client::Client;
 
 /// Who calls.
 #[derive(Debug, Clone, Copy, Default)]
@@ -13,11 +14,18 @@ pub(super) struct Caller {
     pub(super) deadline: Option<Instant>,
     /// Where the client stands in a trace.
     pub(super) trace: Option<TraceContext>,
+    /// Whose request it is.
+    pub(super) client: Option<Client>,
 }
 
 impl Caller {
-    pub(super) fn of(metadata: &MetadataMap) -> Self {
+    pub(super) fn of<T>(request: &Request<T>) -> Self {
+        let metadata = request.metadata();
         let trace = metadata.get("traceparent").map(MetadataValue::as_bytes);
-        Self { deadline: deadline(metadata), trace: trace.and_then(TraceContext::parse) }
+        Self {
+            deadline: deadline(metadata),
+            trace: trace.and_then(TraceContext::parse),
+            client: Client::of(request.extensions()),
+        }
     }
 }

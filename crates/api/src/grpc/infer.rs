@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::caller::Caller;
 use crate::{
     ApiError, App,
+    client::Client,
     oip::{
         ask::{Pending, ask, respond},
         grpc::{decode_request, encode_response},
@@ -36,6 +37,7 @@ impl Question {
             .and_then(|request| ask(request, &model))
             .map_err(|error| ApiError::about(&model, &error))?;
         ask.trace = caller.trace;
+        ask.client = caller.client.map(Client::number);
         if let Some(deadline) = caller.deadline {
             let left = deadline.saturating_duration_since(Instant::now());
             ask.timeout = Some(ask.timeout.map_or(left, |timeout| timeout.min(left)));

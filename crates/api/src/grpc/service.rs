@@ -104,7 +104,7 @@ impl GrpcInferenceService for Door {
         &self,
         request: Request<proto::ModelInferRequest>,
     ) -> Result<Response<proto::ModelInferResponse>, Status> {
-        let caller = Caller::of(request.metadata());
+        let caller = Caller::of(&request);
         Ok(Response::new(infer(&self.app, request.into_inner(), caller).await?))
     }
 
@@ -112,7 +112,7 @@ impl GrpcInferenceService for Door {
         &self,
         request: Request<Streaming<proto::ModelInferRequest>>,
     ) -> Result<Response<Answers>, Status> {
-        let caller = Caller::of(request.metadata());
+        let caller = Caller::of(&request);
         let errors = Errors::wanted(request.metadata());
         let requests = request.into_inner();
         Ok(Response::new(answers(self.app.clone(), requests, caller, errors, self.stop.clone())))

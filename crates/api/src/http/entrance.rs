@@ -22,7 +22,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower::Service as _;
 
 use super::{ApiError, App, INFER, infer, metadata::ModelPath, plain, request_id::Marks};
-use crate::gate::Gate;
+use crate::{client::Client, gate::Gate};
 
 /// Where requests of a listener enter.
 #[derive(Debug, Clone)]
@@ -53,8 +53,8 @@ impl Entrance {
         Self { router, straight: Some(Arc::new(Straight { app, gate })) }
     }
 
-    /// Answers a request.
-    pub(super) fn call<B>(&self, request: Request<B>) -> Entered
+    /// Answers a request of this client, unless it shows a token that says otherwise.
+    pub(super) fn call<B>(&self, mut request: Request<B>, client: Client) -> Entered
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
@@ -62,37 +62,51 @@ impl Entrance {
         if let Some(straight) = &self.straight
             && let Some(target) = Target::of(&request)
         {
-            return Either::Right(Box::pin(Arc::clone(straight).answer(target, request)));
+            return Either::Right(Box::pin(Arc::clone(straight).answer(target, request, client)));
         }
+        request.extensions_mut().insert(client);
         // A router is always ready.
         Either::Left(self.router.clone().call(request))
     }
 }
 
 impl Straight {
-    async fn answer<B>(self: Arc<Self>, target: Target, request: Request<B>) -> Answer
+    async fn answer<B>(
+        self: Arc<Self>,
+        target: Target,
+        request: Request<B>,
+        client: Client,
+    ) -> Answer
     where
         B: HttpBody<Data = Bytes> + Send,
         B::Error: Into<axum::BoxError>,
     {
         let marks = Marks::of(request.headers());
         let response = match self.gate.admit(|| INFER, &request) {
-            Ok(()) => self.infer(target, request).await,
+            Ok(known) => self.infer(target, request, known.unwrap_or(client)).await,
             Err(error) => Err(error),
         };
         Ok(marks.put(response.unwrap_or_else(ApiError::into_response)))
     }
 
-    async fn infer<B>(&self, target: Target, request: Request<B>) -> Result<Response, ApiError>
+    async fn infer<B>(
+        &self,
+        target: Target,
+        request: Request<B>,
+        client: Client,
+    ) -> Result<Response, ApiError>
     where
         B: HttpBody<Data = Bytes> + Send,
         B::Error: Into<axum::BoxError>,
     {
         let (head, body) = request.into_parts();
+        let client = Some(client);
         let body = read(body, self.app.max_body).await;
         match target {
-            Target::Plain(path) => plain::answer(&self.app, &path, &head, body).await,
-            Target::Protocol(path) => infer::answer(&self.app, path, &head.headers, body).await,
+            Target::Plain(path) => plain::answer(&self.app, &path, &head, client, body).await,
+            Target::Protocol(path) => {
+                infer::answer(&self.app, path, &head.headers, client, body).await
+            }
         }
     }
 }

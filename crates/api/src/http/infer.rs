@@ -3,12 +3,13 @@
 use axum::{
     body::{Body, Bytes},
     extract::{Path, State, rejection::BytesRejection},
-    http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE},
+    http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE, request::Parts},
     response::Response,
 };
 
 use super::{ApiError, App, metadata::ModelPath, pieces};
 use crate::{
+    client::Client,
     oip::{
         OipError,
         ask::{ask, respond},
@@ -23,10 +24,11 @@ static JSON_LENGTH: HeaderName = HeaderName::from_static("inference-header-conte
 pub(super) async fn infer(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
-    headers: HeaderMap,
+    head: Parts,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    answer(&app, path, &headers, body.map_err(ApiError::from)).await
+    let client = Client::of(&head.extensions);
+    answer(&app, path, &head.headers, client, body.map_err(ApiError::from)).await
 }
 
 /// The same, however the request came here.
@@ -34,6 +36,7 @@ pub(super) async fn answer(
     app: &App,
     path: ModelPath,
     headers: &HeaderMap,
+    client: Option<Client>,
     body: Result<Bytes, ApiError>,
 ) -> Result<Response, ApiError> {
     let model = path.find(&app.models)?;
@@ -51,6 +54,7 @@ pub(super) async fn answer(
     request.outputs.clone_from(&wanted);
     let (mut question, pending) = ask(request, &model).map_err(about)?;
     question.trace = trace::of(headers);
+    question.client = client.map(Client::number);
     let (outputs, ride) = model.infer(question).await?;
     let encoded = encode_http(&respond(&model, pending, outputs, Some(&ride)), &wanted, is_binary)?;
     let mut response = Response::new(Body::empty());

@@ -32,7 +32,7 @@ use super::{
     metadata::ModelPath,
     value::{from_tensor, to_tensor},
 };
-use crate::trace;
+use crate::{client::Client, trace};
 
 /// Most instances in one request.
 const MAX_INSTANCES: usize = 4096;
@@ -60,7 +60,8 @@ pub(super) async fn infer(
     head: Parts,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    answer(&app, &path, &head, body.map_err(ApiError::from)).await
+    let client = Client::of(&head.extensions);
+    answer(&app, &path, &head, client, body.map_err(ApiError::from)).await
 }
 
 /// The same, however the request came here.
@@ -68,6 +69,7 @@ pub(super) async fn answer(
     app: &App,
     path: &ModelPath,
     head: &Parts,
+    client: Option<Client>,
     body: Result<Bytes, ApiError>,
 ) -> Result<Response, ApiError> {
     let Query(options) = Query::<Options>::try_from_uri(&head.uri).map_err(|rejection| {
@@ -80,7 +82,8 @@ pub(super) async fn answer(
     let body = body?;
     let wants_ride = options.ride == Some(Switch::On);
     let alone = options.batch == Some(Switch::Off);
-    let asked = Ask { alone, trace: trace::of(&head.headers), ..Ask::default() };
+    let client = client.map(Client::number);
+    let asked = Ask { alone, client, trace: trace::of(&head.headers), ..Ask::default() };
     if let Some(adapter) = model.adapter() {
         // Boxed, as what follows is: most requests need neither, and each would have room for both.
         return Box::pin(adapted(&model, adapter, &body, (asked, wants_ride))).await;

@@ -36,7 +36,7 @@ use self::{
     watch::Watch,
 };
 use super::Entrance;
-use crate::tls::Tls;
+use crate::{client::Client, tls::Tls};
 
 pub(crate) use self::budget::NoMemory;
 pub use self::{budget::Budget, places::Places};
@@ -248,8 +248,10 @@ impl Door {
             },
         };
         let watch = Arc::new(Watch::default());
+        let client = Client::at(place.address());
         let socket = Metered::new(socket, Arc::clone(&watch), place);
-        let entry = Entry::new(self.entrance.clone(), Arc::clone(&watch), Arc::clone(&self.budget));
+        let (entrance, budget) = (self.entrance.clone(), Arc::clone(&self.budget));
+        let entry = Entry::new(entrance, client, Arc::clone(&watch), budget);
         let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(socket), entry);
         let mut connection = std::pin::pin!(connection);
         let mut judge = Judge::new(self.limits);

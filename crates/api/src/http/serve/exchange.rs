@@ -23,19 +23,25 @@ use super::{
     budget::{Budget, Share},
     watch::Watch,
 };
-use crate::grpc;
+use crate::{client::Client, grpc};
 
 /// Where requests of one connection enter.
 #[derive(Debug)]
 pub(super) struct Entry {
     entrance: Entrance,
+    client: Client,
     watch: Arc<Watch>,
     budget: Arc<Budget>,
 }
 
 impl Entry {
-    pub(super) const fn new(entrance: Entrance, watch: Arc<Watch>, budget: Arc<Budget>) -> Self {
-        Self { entrance, watch, budget }
+    pub(super) const fn new(
+        entrance: Entrance,
+        client: Client,
+        watch: Arc<Watch>,
+        budget: Arc<Budget>,
+    ) -> Self {
+        Self { entrance, client, watch, budget }
     }
 }
 
@@ -54,7 +60,8 @@ impl hyper::service::Service<Request<Incoming>> for Entry {
                 .then(|| Share::none_of(Arc::clone(&self.budget))),
         });
         let open = Open(Arc::clone(&exchange));
-        let answer = self.entrance.call(request.map(|body| Question { body, exchange }));
+        let answer =
+            self.entrance.call(request.map(|body| Question { body, exchange }), self.client);
         Answering { answer, open: Some(open) }
     }
 }

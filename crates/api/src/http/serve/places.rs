@@ -22,7 +22,14 @@ pub struct Places {
 #[derive(Debug)]
 pub(crate) struct Place {
     _permit: OwnedSemaphorePermit,
-    _share: Share,
+    share: Share,
+}
+
+impl Place {
+    /// Who has it: all of a neighbourhood are one.
+    pub(super) const fn address(&self) -> IpAddr {
+        self.share.address
+    }
 }
 
 /// One of what an address may have.
@@ -44,7 +51,7 @@ impl Places {
     pub(super) async fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let share = self.share(neighbourhood(peer))?;
         let permit = Arc::clone(&self.free).acquire_owned().await.ok()?;
-        Some(Place { _permit: permit, _share: share })
+        Some(Place { _permit: permit, share })
     }
 
     fn share(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
