@@ -3,16 +3,14 @@
 //!
 //! Prints the address that it listens on.
 
-use axum::{
-    Router,
-    extract::ws::{Message, WebSocketUpgrade},
-    routing::get,
-};
+use axum::{Router, routing::get};
+use futures_util::SinkExt as _;
 use paceline_api::{
     http::{Budget, Listening, Places, ServeLimits, serve},
-    ws::SocketLimits,
+    ws::{SocketLimits, Upgrade},
 };
 use tokio::net::TcpListener;
+use tokio_tungstenite::tungstenite::Message;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The suite sends messages of 16 MiB, and wants them back.
@@ -25,10 +23,11 @@ async fn main() -> std::io::Result<()> {
         max_write_buffer: 2 * MAX_MESSAGE,
         ..SocketLimits::default()
     };
-    let echo = move |upgrade: WebSocketUpgrade| async move {
-        limits.bound(upgrade).on_upgrade(|mut socket| async move {
+    let echo = move |upgrade: Upgrade| async move {
+        upgrade.open(&limits, |mut socket| async move {
             while let Some(Ok(message)) = socket.recv().await {
-                if matches!(message, Message::Text(_) | Message::Binary(_))
+                // A close too: it is held back until it is answered.
+                if !matches!(message, Message::Ping(_) | Message::Pong(_))
                     && socket.send(message).await.is_err()
                 {
                     return;

@@ -1,23 +1,22 @@
 //! The WebSocket door: streaming speech. `docs/protocol.md` is its contract.
 //!
-//! `request` and `reply` are the messages, `connection` is one client's socket: a loop that
+//! `upgrade` makes a socket of a request, `request` and `reply` are the messages, `connection` is one client's socket: a loop that
 //! reads when the session has room, writes what the session says, and keeps time.
 
 pub(crate) mod connection;
 mod frames;
+mod held;
 mod limits;
 mod reply;
 mod request;
 mod terms;
+mod upgrade;
 
 use std::future::Future;
 
 use axum::{
     Json,
-    extract::{
-        State,
-        ws::{WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
-    },
+    extract::State,
     http::{HeaderMap, StatusCode},
     response::Response,
 };
@@ -35,6 +34,7 @@ pub(crate) use connection::socket::Farewell;
 pub(crate) use frames::frames;
 pub use limits::SocketLimits;
 use terms::Kind;
+pub use upgrade::{Upgrade, WebSocket};
 
 /// What streams of audio need.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ pub struct Streams {
 pub(crate) async fn simple(
     State(app): State<App>,
     headers: HeaderMap,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
 ) -> Result<Response, ApiError> {
     begin(app.streams, &headers, upgrade, Kind::Simple)
 }
@@ -65,7 +65,7 @@ pub(crate) async fn simple(
 pub(crate) async fn segmented(
     State(app): State<App>,
     headers: HeaderMap,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
 ) -> Result<Response, ApiError> {
     begin(app.streams, &headers, upgrade, Kind::Segmented)
 }
@@ -73,26 +73,15 @@ pub(crate) async fn segmented(
 fn begin(
     streams: Streams,
     headers: &HeaderMap,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
     kind: Kind,
 ) -> Result<Response, ApiError> {
     // A page that showed its token so wants to hear that it was understood.
-    let upgrade = asked(upgrade)?.protocols(SUBPROTOCOLS);
+    let upgrade = upgrade?.protocols(SUBPROTOCOLS);
     let trace = trace::of(headers);
     streams.clone().open(upgrade, move |socket| {
         // Boxed, because a future has room for everything that moves through it.
         Box::new(Connection::new(socket, streams, kind).traced(trace)).run()
-    })
-}
-
-/// The upgrade that was asked for.
-pub(crate) fn asked(
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<WebSocketUpgrade, ApiError> {
-    upgrade.map_err(|rejection| ApiError {
-        code: ErrorCode::InvalidInput,
-        status: rejection.status(),
-        message: format!("this is a WebSocket endpoint: {}", rejection.body_text()),
     })
 }
 
@@ -111,7 +100,7 @@ impl Streams {
     /// Opens a socket for one more stream, if there is a place for it.
     pub(crate) fn open<F>(
         self,
-        upgrade: WebSocketUpgrade,
+        upgrade: Upgrade,
         serve: impl FnOnce(WebSocket) -> F + Send + 'static,
     ) -> Result<Response, ApiError>
     where
@@ -120,7 +109,7 @@ impl Streams {
         let place = self.admit()?;
         // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
         let token = self.open.token();
-        Ok(self.limits.bound(upgrade).on_upgrade(move |socket| async move {
+        Ok(upgrade.open(&self.limits, move |socket| async move {
             serve(socket).await;
             drop((place, token));
         }))

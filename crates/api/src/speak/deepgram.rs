@@ -6,7 +6,6 @@ use axum::{
     extract::{
         Query, State,
         rejection::{BytesRejection, QueryRejection},
-        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
     },
     http::{HeaderName, HeaderValue},
     response::{IntoResponse as _, Response},
@@ -22,7 +21,10 @@ use super::{
     deepgram_ws::Conversation,
     invalid,
 };
-use crate::{ApiError, App, ws::SocketLimits};
+use crate::{
+    ApiError, App,
+    ws::{SocketLimits, Upgrade},
+};
 
 /// What stands in the address.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -125,13 +127,9 @@ pub(crate) async fn speak(
 pub(crate) async fn converse(
     State(app): State<App>,
     wishes: Result<Query<Wishes>, QueryRejection>,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
 ) -> Result<Response, ApiError> {
-    let upgrade = upgrade.map_err(|rejection| ApiError {
-        code: ErrorCode::InvalidInput,
-        status: rejection.status(),
-        message: format!("this is a WebSocket endpoint: {}", rejection.body_text()),
-    })?;
+    let upgrade = upgrade?;
     let Query(wishes) = wishes.map_err(|error| invalid(error.body_text()))?;
     let form = wishes.raw_form()?;
     let streams = app.streams;
@@ -144,7 +142,7 @@ pub(crate) async fn converse(
     let token = streams.open.token();
     // Sound comes in pieces of any length.
     let limits = SocketLimits { max_write_buffer: usize::MAX, ..streams.limits };
-    Ok(limits.bound(upgrade).on_upgrade(move |socket| async move {
+    Ok(upgrade.open(&limits, move |socket| async move {
         Conversation::new(streams, wishes, form, new_id()).run(socket).await;
         drop(token);
     }))

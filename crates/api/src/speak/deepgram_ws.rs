@@ -3,16 +3,17 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use futures_util::SinkExt as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::{Error, Message, protocol::CloseFrame};
 
 use super::{
     body::Speech,
     deepgram::{Form, Wishes},
 };
-use crate::ws::Streams;
+use crate::ws::{Streams, WebSocket};
 
 /// Texts that wait to be spoken; then the client is told to wait.
 const MAX_WAITING: usize = 64;
@@ -49,7 +50,7 @@ pub(super) enum Said {
 }
 
 enum Happened {
-    Heard(Option<Result<Message, axum::Error>>),
+    Heard(Option<Result<Message, Error>>),
     Made(Option<Result<Vec<u8>, paceline_pipeline::synthesis::SynthesisError>>),
     Stop,
     Idle,
@@ -76,12 +77,14 @@ impl Conversation {
     }
 
     pub(super) async fn run(mut self, mut socket: WebSocket) {
+        // Whoever closes wants to hear nothing more.
+        socket.let_close();
         let Over(farewell) = match self.converse(&mut socket).await {
             Ok(()) => Over(Some((1000, ""))),
             Err(over) => over,
         };
         if let Some((code, reason)) = farewell {
-            let frame = CloseFrame { code, reason: reason.into() };
+            let frame = CloseFrame { code: code.into(), reason: reason.into() };
             let close = socket.send(Message::Close(Some(frame)));
             // Whoever is gone does not hear it.
             drop(timeout(self.streams.limits.close_timeout, close).await);
@@ -154,7 +157,7 @@ impl Conversation {
             Message::Text(text) => text,
             Message::Close(_) => return Err(Over(Some((1000, "")))),
             Message::Binary(_) => return self.warn(socket, "text messages are expected").await,
-            Message::Ping(_) | Message::Pong(_) => return Ok(()),
+            _ => return Ok(()),
         };
         match serde_json::from_str(&text) {
             Ok(Said::Speak { text }) => {

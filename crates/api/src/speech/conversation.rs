@@ -1,10 +1,9 @@
 //! One client's connection in one dialect, from its first message to the close: reads while the
 //! session has room, writes what the dialect says, and keeps time.
 
-use axum::{Error, extract::ws::Message};
-use futures_util::{Sink, Stream};
 use paceline_pipeline::speech::{Event, Session};
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::Message;
 
 use super::{
     dialect::{Dialect, Order, Orders, Parting},
@@ -16,7 +15,7 @@ use crate::{
         Farewell, SocketLimits, Streams,
         connection::{
             clock::{Clock, Verdict, View},
-            socket::{Gone, Socket, Turn},
+            socket::{Gone, Socket, Transport, Turn},
         },
     },
 };
@@ -35,6 +34,8 @@ pub(super) struct Conversation<T, D> {
     clock: Clock,
     /// How this is going to end, once everything is said.
     farewell: Option<Farewell>,
+    /// The client has closed: what it sent before is answered, and then its close.
+    has_left: bool,
 }
 
 enum Happened {
@@ -46,7 +47,7 @@ enum Happened {
 
 impl<T, D> Conversation<T, D>
 where
-    T: Stream<Item = Result<Message, Error>> + Sink<Message, Error = Error> + Unpin,
+    T: Transport,
     D: Dialect,
 {
     /// `limits` are those of this protocol's sockets.
@@ -62,6 +63,7 @@ where
             owes_room: false,
             inbox: None,
             farewell: None,
+            has_left: false,
         }
     }
 
@@ -87,20 +89,23 @@ where
         let mut timer = std::pin::pin!(sleep_until(Instant::now()));
         loop {
             self.feed();
+            if self.session.is_none() && self.has_left {
+                return Err(Gone::Closed);
+            }
             if self.session.is_none()
                 && let Some(farewell) = self.farewell
             {
                 return Ok(farewell);
             }
             let reads = self.inbox.is_none();
-            let waits = self.session.is_some() && (!reads || self.farewell.is_some());
+            let is_open = self.farewell.is_none() && !self.has_left;
+            let waits = self.session.is_some() && (!reads || !is_open);
             let view = View { reads, writes: self.socket.has_output(), waits };
             let due = self.clock.arm(view, Instant::now());
             // A timer that rings too early does no harm, and most are never needed.
             if due < timer.deadline() || timer.is_elapsed() {
                 timer.as_mut().reset(due);
             }
-            let is_open = self.farewell.is_none();
             let has_room = self.socket.has_room();
             let Self { socket, session, streams, .. } = self;
             // CANCEL SAFETY: turns, events and the token lose nothing when dropped.
@@ -119,7 +124,7 @@ where
                 }
                 Happened::Turn(turn) => match turn? {
                     Turn::Wrote => self.clock.wrote(),
-                    Turn::Heard(message) => self.hear(message)?,
+                    Turn::Heard(message) => self.hear(message),
                 },
                 Happened::Time => {
                     while let Some(verdict) = self.clock.look(Instant::now()) {
@@ -155,18 +160,16 @@ where
     }
 
     /// Takes a message in. It is heeded once there is room for what it brings.
-    fn hear(&mut self, message: Message) -> Result<(), Gone> {
+    fn hear(&mut self, message: Message) {
         let now = Instant::now();
         self.clock.heard(now);
         match message {
-            Message::Close(_) => return Err(Gone::Closed),
             Message::Ping(_) | Message::Pong(_) => {}
             message => {
                 self.clock.asked(now);
                 self.inbox = Some(message);
             }
         }
-        Ok(())
     }
 
     /// Heeds the message that has waited, once there is room for what it brings.
@@ -176,6 +179,13 @@ where
             return;
         }
         let Some(message) = self.inbox.take() else { return };
+        if let Message::Close(_) = message {
+            self.has_left = true;
+            if let Some(session) = &mut self.session {
+                session.finish();
+            }
+            return;
+        }
         // Once it is said how this ends, nothing that comes later counts.
         if self.farewell.is_some() {
             return;

@@ -8,10 +8,7 @@ mod query;
 use axum::{
     Json,
     body::Body,
-    extract::{
-        State,
-        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
-    },
+    extract::State,
     http::{
         HeaderMap, HeaderValue, Uri,
         header::{CONTENT_TYPE, RETRY_AFTER},
@@ -28,7 +25,7 @@ use super::{conversation::Conversation, fields, name};
 use crate::{
     ApiError, App,
     access::SUBPROTOCOLS,
-    ws::{self, SocketLimits, Streams},
+    ws::{SocketLimits, Streams, Upgrade},
 };
 
 /// How long a client may send nothing: as long as the original lets it.
@@ -38,7 +35,7 @@ const IDLE: std::time::Duration = std::time::Duration::from_secs(10);
 pub(crate) async fn live(
     State(app): State<App>,
     uri: Uri,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
 ) -> Response {
     let request_id = name::fresh();
     answer(&request_id, open(app.streams, &uri, upgrade, &request_id))
@@ -47,10 +44,10 @@ pub(crate) async fn live(
 fn open(
     streams: Streams,
     uri: &Uri,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
     request_id: &str,
 ) -> Result<Response, ApiError> {
-    let upgrade = ws::asked(upgrade)?;
+    let upgrade = upgrade?;
     let (query, ignored) = Query::of(uri, &streams.speech)?;
     let limits = SocketLimits { idle_timeout: IDLE, ..streams.limits };
     let live = Live::new(query, request_id);

@@ -3,12 +3,12 @@
 
 use axum::{
     body::{Body, Bytes},
-    extract::ws::Message,
     http::{HeaderMap, HeaderValue, Uri, header::CONTENT_TYPE},
 };
 use bytes::BytesMut;
 use futures_util::{FutureExt as _, stream};
 use paceline_pipeline::speech::{EndReason, Report, Span};
+use tokio_tungstenite::tungstenite::Message;
 use tokio_util::codec::Decoder as _;
 
 use super::{

@@ -11,10 +11,7 @@ mod transcriptions;
 
 use axum::{
     Json,
-    extract::{
-        State,
-        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
-    },
+    extract::State,
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header::RETRY_AFTER},
     response::{IntoResponse as _, Response},
 };
@@ -33,7 +30,7 @@ use super::{
 };
 use crate::{
     ApiError, App,
-    ws::{self, Streams},
+    ws::{Streams, Upgrade},
 };
 
 /// `GET /v1/realtime`
@@ -41,7 +38,7 @@ pub(crate) async fn realtime(
     State(app): State<App>,
     uri: Uri,
     headers: HeaderMap,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
 ) -> Response {
     open(app.streams, &uri, &headers, upgrade).unwrap_or_else(|error| refusal(&error))
 }
@@ -50,9 +47,9 @@ fn open(
     streams: Streams,
     uri: &Uri,
     headers: &HeaderMap,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
 ) -> Result<Response, ApiError> {
-    let upgrade = ws::asked(upgrade)?;
+    let upgrade = upgrade?;
     let mut query = Fields::of_query(uri)?;
     match query.text("intent").as_deref() {
         None | Some("transcription") => {}

@@ -2,12 +2,12 @@
 //! chunking gives the same messages, nobody hears of others, and nothing that a client says breaks
 //! its stream.
 
-use axum::extract::ws::Message;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use futures_util::future::join_all;
 use paceline_pipeline::speech::SpeechLimits;
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
 use super::{
     conversation::Conversation, deepgram, dialect::Dialect, openai, vosk::Vosk, wyoming::Wyoming,

@@ -4,15 +4,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use axum::{
-    Router,
-    extract::{
-        State,
-        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
-    },
-    response::Response,
-    routing::get,
-};
+use axum::{Router, extract::State, response::Response, routing::get};
 use bytes::Bytes;
 use paceline_batch::Key;
 use paceline_pipeline::speech::{Encoding, INTERIM_INTERVAL, Source, Style, Terms, Utterances};
@@ -29,7 +21,7 @@ use crate::{
     access::{Needs, Role},
     gate::{Gate, Guard, Wire},
     http::marked,
-    ws::{self, Farewell, Streams},
+    ws::{Farewell, Streams, Upgrade},
 };
 
 const ROUTE: (&str, Needs) = ("/", Needs::Role(Role::Stream));
@@ -42,9 +34,9 @@ pub fn router(streams: Streams, gate: Gate) -> Router {
 
 async fn open(
     State(streams): State<Streams>,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (upgrade, limits) = (ws::asked(upgrade)?, streams.limits);
+    let (upgrade, limits) = (upgrade?, streams.limits);
     streams.clone().open(upgrade, move |socket| {
         Conversation::new(socket, streams, limits, Vosk::default()).run()
     })

@@ -5,9 +5,8 @@
 
 pub(super) mod frame;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, io, sync::Arc, time::Duration};
 
-use axum::Error;
 use bytes::Bytes;
 use futures_util::{SinkExt as _, TryStreamExt as _};
 use paceline_batch::Key;
@@ -17,6 +16,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::sleep,
 };
+use tokio_tungstenite::tungstenite::Error;
 use tokio_util::{codec::Framed, sync::CancellationToken, task::TaskTracker};
 
 use self::frame::Frames;
@@ -66,7 +66,8 @@ pub async fn serve(
 
 fn converse(stream: TcpStream, streams: Streams) -> impl Future<Output = ()> + Send {
     let frames = Frames::new(streams.limits.max_message);
-    let transport = Framed::new(stream, frames).sink_map_err(Error::new).map_err(Error::new);
+    let broken = |error| Error::Io(io::Error::other(error));
+    let transport = Framed::new(stream, frames).sink_map_err(broken).map_err(broken);
     // Its clients do not answer pings; who sends nothing for too long is closed all the same.
     let limits = SocketLimits { ping_interval: streams.limits.idle_timeout * 2, ..streams.limits };
     let admitted = streams.admit();

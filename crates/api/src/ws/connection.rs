@@ -3,17 +3,16 @@
 pub(crate) mod clock;
 pub(crate) mod socket;
 
-use axum::{Error, extract::ws::Message};
 use bytes::Bytes;
-use futures_util::{Sink, Stream};
 use paceline_pipeline::speech::{Event, RATE, Report, Session, Terms};
 use paceline_types::{ErrorCode, TraceContext};
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::Message;
 
 use self::{
     clock::{Clock, Verdict, View},
-    socket::{Farewell, Gone, Socket, Turn},
+    socket::{Farewell, Gone, Socket, Transport, Turn},
 };
 use super::{
     Streams,
@@ -43,6 +42,8 @@ pub(super) struct Connection<T> {
     clock: Clock,
     /// How this is going to end, once everything is said.
     farewell: Option<Farewell>,
+    /// The client has closed: what it sent before is answered, and then its close.
+    has_left: bool,
     /// The round ended before the client did: a new start is needed.
     is_spent: bool,
     /// Audio that belongs to no round was told of.
@@ -65,7 +66,7 @@ enum Happened {
 
 impl<T> Connection<T>
 where
-    T: Stream<Item = Result<Message, Error>> + Sink<Message, Error = Error> + Unpin,
+    T: Transport,
 {
     pub(super) fn new(transport: T, streams: Streams, kind: Kind) -> Self {
         Self {
@@ -80,6 +81,7 @@ where
             inbox: None,
             writer: Writer::default(),
             farewell: None,
+            has_left: false,
             is_spent: false,
             is_told: false,
             n_faults: 0,
@@ -111,6 +113,9 @@ where
         let mut timer = std::pin::pin!(sleep_until(Instant::now()));
         loop {
             self.feed();
+            if self.round.is_none() && self.has_left {
+                return Err(Gone::Closed);
+            }
             if self.round.is_none()
                 && let Some(farewell) = self.farewell
             {
@@ -123,7 +128,7 @@ where
             if due < timer.deadline() || timer.is_elapsed() {
                 timer.as_mut().reset(due);
             }
-            let is_open = self.farewell.is_none();
+            let is_open = self.farewell.is_none() && !self.has_left;
             let has_room = self.socket.has_room();
             let Self { socket, round, streams, .. } = self;
             // CANCEL SAFETY: turns, events and the token lose nothing when dropped.
@@ -142,7 +147,7 @@ where
                 }
                 Happened::Turn(turn) => match turn? {
                     Turn::Wrote => self.clock.wrote(),
-                    Turn::Heard(message) => self.hear(message)?,
+                    Turn::Heard(message) => self.hear(message),
                 },
                 Happened::Time => {
                     while let Some(verdict) = self.clock.look(Instant::now()) {
@@ -157,8 +162,12 @@ where
 
     /// Whether something waits for the session.
     fn waits(&self) -> bool {
-        let waiting = self.inbox.is_some() || self.next.is_some() || self.farewell.is_some();
-        self.round.is_some() && waiting
+        self.round.is_some() && (self.inbox.is_some() || self.ends_round())
+    }
+
+    /// Whether nothing more belongs to the round under way.
+    const fn ends_round(&self) -> bool {
+        self.next.is_some() || self.farewell.is_some() || self.has_left
     }
 
     /// Heeds the message that has waited, once there is room for what it brings, and ends the round
@@ -171,7 +180,7 @@ where
         {
             self.heed(message);
         }
-        if (self.next.is_some() || self.farewell.is_some())
+        if self.ends_round()
             && let Some(round) = &mut self.round
         {
             round.session.finish();
@@ -179,23 +188,22 @@ where
     }
 
     /// Takes a message in. It is heeded once there is room for what it brings.
-    fn hear(&mut self, message: Message) -> Result<(), Gone> {
+    fn hear(&mut self, message: Message) {
         let now = Instant::now();
         self.clock.heard(now);
         match message {
-            Message::Close(_) => return Err(Gone::Closed),
             Message::Ping(_) | Message::Pong(_) => {}
             message => {
                 self.clock.asked(now);
                 self.inbox = Some(message);
             }
         }
-        Ok(())
     }
 
     fn heed(&mut self, message: Message) {
         match message {
             Message::Binary(bytes) => self.heed_audio(bytes),
+            Message::Close(_) => self.has_left = true,
             // Once this side has said that it leaves, only audio that was sent before counts.
             Message::Text(text) if self.farewell.is_none() => match request::read(&text) {
                 Ok(request) => self.heed_request(request),

@@ -8,19 +8,17 @@ use std::{collections::VecDeque, sync::Arc};
 
 use axum::{
     body::Bytes,
-    extract::{
-        Path, State,
-        ws::{Message, WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
-    },
+    extract::{Path, State},
     response::Response,
 };
-use futures_util::{StreamExt as _, stream::FuturesOrdered};
+use futures_util::{SinkExt as _, StreamExt as _, stream::FuturesOrdered};
 use paceline_pipeline::{CameraControl, ControlError, PushedFrame, PushedResult};
 use paceline_types::ErrorCode;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
+use tokio_tungstenite::tungstenite::Message;
 
-use super::SocketLimits;
+use super::{SocketLimits, Upgrade, WebSocket};
 use crate::{ApiError, App, access::SUBPROTOCOLS};
 
 /// Frames of one socket that have no answer yet; beyond that it is not read.
@@ -30,9 +28,9 @@ const UNANSWERED: usize = 16;
 pub(crate) async fn frames(
     State(app): State<App>,
     Path(camera): Path<String>,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, ApiError>,
 ) -> Result<Response, ApiError> {
-    let upgrade = super::asked(upgrade)?.protocols(SUBPROTOCOLS);
+    let upgrade = upgrade?.protocols(SUBPROTOCOLS);
     let none = "this server takes no cameras; its configuration has no [cameras]";
     let cameras = app.cameras.ok_or_else(|| ApiError::new(ErrorCode::NotFound, none))?;
     let (streams, max_body) = (app.streams, app.max_body);
@@ -44,7 +42,9 @@ pub(crate) async fn frames(
     // Outputs of a model are of any length.
     let limits =
         SocketLimits { max_message: max_body, max_write_buffer: usize::MAX, ..streams.limits };
-    Ok(limits.bound(upgrade).on_upgrade(move |mut socket| async move {
+    Ok(upgrade.open(&limits, move |mut socket| async move {
+        // Whoever closes wants to hear nothing more.
+        socket.let_close();
         tokio::select! {
             // Whoever is gone needs no answer.
             _ = carry(&mut socket, &limits, &cameras, &camera) => {}
@@ -55,28 +55,30 @@ pub(crate) async fn frames(
     }))
 }
 
+/// The client can be told nothing more.
+struct Gone;
+
 /// Carries frames and answers until the client leaves.
 async fn carry(
     socket: &mut WebSocket,
     limits: &SocketLimits,
     cameras: &Arc<dyn CameraControl>,
     camera: &str,
-) -> Result<(), axum::Error> {
+) -> Result<(), Gone> {
     let mut asked = FuturesOrdered::new();
     let mut answers: VecDeque<Message> = VecDeque::new();
     let mut number = 0_u64;
     loop {
         while let Some(answer) = answers.pop_front() {
-            timeout(limits.write_timeout, socket.send(answer))
-                .await
-                .map_err(axum::Error::new)??;
+            let sent = timeout(limits.write_timeout, socket.send(answer)).await;
+            sent.map_err(|_| Gone)?.map_err(|_| Gone)?;
         }
         let (is_waiting, has_room) = (asked.is_empty(), asked.len() < UNANSWERED);
         tokio::select! {
             Some((number, result)) = asked.next() => answers.extend(messages(number, result)),
             () = sleep(limits.idle_timeout), if is_waiting => return Ok(()),
             message = socket.recv(), if has_room => {
-                let data: Bytes = match message.transpose()? {
+                let data: Bytes = match message.transpose().map_err(|_| Gone)? {
                     Some(Message::Binary(data)) => data,
                     Some(Message::Close(_)) => {
                         // The answer to it leaves with the next read, which ends at once.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use axum::extract::ws::WebSocketUpgrade;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 /// Bounds of one socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,15 +29,15 @@ pub struct SocketLimits {
 }
 
 impl SocketLimits {
-    /// The same upgrade with these bounds. What is sent is flushed at once, so that no more than one
-    /// message waits to be written.
-    pub fn bound(&self, upgrade: WebSocketUpgrade) -> WebSocketUpgrade {
-        upgrade
+    /// As the library wants them. What is sent is flushed at once, so that no more than one message
+    /// waits to be written.
+    pub(super) fn config(&self) -> WebSocketConfig {
+        WebSocketConfig::default()
             .read_buffer_size(self.read_buffer)
             .write_buffer_size(0)
             .max_write_buffer_size(self.max_write_buffer)
-            .max_message_size(self.max_message)
-            .max_frame_size(self.max_message)
+            .max_message_size(Some(self.max_message))
+            .max_frame_size(Some(self.max_message))
     }
 }
 

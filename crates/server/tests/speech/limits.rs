@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::support::{count, of, raw, speech, start, with};
+use crate::support::{count, eventually, of, raw, speech, start, with};
 
 async fn get(address: std::net::SocketAddr, path: &str) -> (u16, Value) {
     let url = format!("http://{address}{path}");
@@ -20,16 +20,6 @@ async fn get(address: std::net::SocketAddr, path: &str) -> (u16, Value) {
     })
     .await
     .unwrap()
-}
-
-/// Waits, within bounds, for what the server does in its own time.
-async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !holds().await {
-            sleep(Duration::from_millis(2)).await;
-        }
-    };
-    timeout(Duration::from_secs(20), wait).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,7 +72,7 @@ async fn a_client_that_leaves_takes_its_work_with_it() {
     }
     client.send(&json!({"request": "stop", "disconnect": false})).await;
 
-    client.socket.close(None).await.unwrap();
+    drop(client);
 
     eventually(async || 0 < server.speech.stats().cancelled).await;
     let model = server.models.find("simulated-speech", None).unwrap();

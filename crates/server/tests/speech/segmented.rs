@@ -1,8 +1,13 @@
 //! `/api/v1/segmented`: utterances go to the model.
 
+use futures_util::SinkExt as _;
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::{
+    Message,
+    protocol::{CloseFrame, frame::coding::CloseCode},
+};
 
-use crate::support::{of, pieces, raw, speech, start, talk, with};
+use crate::support::{eventually, of, pieces, raw, speech, start, talk, with};
 
 /// Events without interim results, in an order that does not depend on how busy the model was.
 fn lasting(events: &[Value]) -> Vec<Value> {
@@ -79,6 +84,38 @@ async fn stop_in_mid_speech_gives_inactive_and_then_the_final_segment() {
     assert_eq!(kinds, ["active", "inactive", "segment"]);
     assert_eq!((&events[1]["time"], &events[2]["end_time"]), (&json!(1.0), &json!(1.0)));
     assert_eq!(events[2]["is_final"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_close_in_mid_speech_is_answered_after_the_final_segment() {
+    let server = start(&["models.simulated-speech.simulated.delay=100ms"]).await;
+    let (begin, spoken) = (raw(16_000, 1, 16, false), &speech()[..2 * 32_000]);
+    let stopped = talk(&server, "segmented", &begin, [spoken]).await;
+    let mut client = server.connect("segmented").await;
+    client.send(&begin).await;
+    client.audio(spoken).await;
+
+    let frame = CloseFrame { code: CloseCode::Away, reason: "bye".into() };
+    client.socket.send(Message::Close(Some(frame))).await.unwrap();
+
+    let (events, code) = client.rest().await;
+    assert_eq!(events, stopped, "as after a stop");
+    assert_eq!(code, Some(1001), "the client's own word is given back");
+    eventually(async || server.speech.stats().streams == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_closes_and_leaves_at_once_takes_its_work_with_it() {
+    let server = start(&["models.simulated-speech.simulated.delay=5s"]).await;
+    let mut client = server.connect("segmented").await;
+    client.send(&raw(16_000, 1, 16, false)).await;
+    client.audio(&speech()[..2 * 32_000]).await;
+    client.socket.send(Message::Close(None)).await.unwrap();
+
+    drop(client);
+
+    eventually(async || server.speech.stats().streams == 0).await;
+    assert!(0 < server.speech.stats().cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread")]

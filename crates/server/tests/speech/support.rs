@@ -1,12 +1,17 @@
 //! A server, a client, and speech.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use paceline_pipeline::{Models, speech::Speech};
 use paceline_server::{Server, config::load::load};
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, sync::oneshot, task::JoinHandle};
+use tokio::{
+    net::TcpStream,
+    sync::oneshot,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tokio_tungstenite::{
     MaybeTlsStream, WebSocketStream, connect_async,
     tungstenite::{Message, protocol::CloseFrame},
@@ -152,4 +157,14 @@ pub(crate) fn pieces(audio: &[u8], seed: u64, longest: usize) -> Vec<&[u8]> {
         rest = later;
     }
     pieces
+}
+
+/// Waits, within bounds, for what the server does in its own time.
+pub(crate) async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !holds().await {
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), wait).await.unwrap();
 }

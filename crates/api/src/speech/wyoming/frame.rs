@@ -3,10 +3,10 @@
 //!
 //! A frame is a line of JSON, which says how many bytes of further JSON and of audio follow it.
 
-use axum::extract::ws::Message;
 use bytes::{Buf as _, BufMut as _, BytesMut};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio_tungstenite::tungstenite::Message;
 use tokio_util::codec::{Decoder, Encoder};
 
 /// Longest line.

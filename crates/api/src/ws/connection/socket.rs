@@ -8,13 +8,13 @@ use std::{
     task::{Context, Poll},
 };
 
-use axum::{
-    Error,
-    extract::ws::{CloseFrame, Message},
-};
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
-use tokio_tungstenite::tungstenite::{self, error::CapacityError};
+use tokio_tungstenite::tungstenite::{
+    Error, Message,
+    error::{CapacityError, ProtocolError},
+    protocol::CloseFrame,
+};
 
 /// Messages that may wait to be written; then the session is not asked for more.
 const MAX_WAITING: usize = 32;
@@ -57,6 +57,18 @@ pub(crate) enum Turn {
     Heard(Message),
 }
 
+/// What carries messages to a client and back. A client's close may be held back by it until a
+/// close is sent, which then answers that one.
+pub(crate) trait Transport:
+    Stream<Item = Result<Message, Error>> + Sink<Message, Error = Error> + Unpin
+{
+}
+
+impl<T> Transport for T where
+    T: Stream<Item = Result<Message, Error>> + Sink<Message, Error = Error> + Unpin
+{
+}
+
 #[derive(Debug)]
 pub(crate) struct Socket<T> {
     transport: T,
@@ -64,10 +76,7 @@ pub(crate) struct Socket<T> {
     is_unflushed: bool,
 }
 
-impl<T> Socket<T>
-where
-    T: Stream<Item = Result<Message, Error>> + Sink<Message, Error = Error> + Unpin,
-{
+impl<T: Transport> Socket<T> {
     pub(crate) fn new(transport: T) -> Self {
         Self { transport, outbox: VecDeque::new(), is_unflushed: false }
     }
@@ -100,16 +109,16 @@ where
 
     /// Says farewell, or answers the client's, and waits until both sides are closed.
     pub(crate) async fn close(mut self, farewell: Option<Farewell>) {
-        let is_first = farewell.is_some();
-        if let Some(Farewell { code, reason }) = farewell {
-            let frame = CloseFrame { code, reason: reason.into() };
-            self.outbox.push_back(Message::Close(Some(frame)));
-        }
+        let frame = farewell.map(|Farewell { code, reason }| CloseFrame {
+            code: code.into(),
+            reason: reason.into(),
+        });
+        self.outbox.push_back(Message::Close(frame));
         // Whatever the client still sends is not for us any more.
         let is_open = |turn: &Result<Turn, Gone>| {
             turn.as_ref().is_ok_and(|turn| !matches!(turn, Turn::Heard(Message::Close(_))))
         };
-        while is_first && is_open(&self.turn(true).await) {}
+        while is_open(&self.turn(true).await) {}
         self.is_unflushed = true;
         while self.has_output() && self.turn(false).await.is_ok() {}
     }
@@ -120,7 +129,7 @@ where
             let transport = Pin::new(&mut self.transport);
             match transport.poll_next(context) {
                 Poll::Ready(Some(Ok(message))) => return Poll::Ready(Ok(Turn::Heard(message))),
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(why(error))),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(why(&error))),
                 Poll::Ready(None) => return Poll::Ready(Err(Gone::Vanished)),
                 Poll::Pending => {}
             }
@@ -151,15 +160,12 @@ where
     }
 }
 
-fn why(error: Error) -> Gone {
-    use tungstenite::Error as E;
-    match error.into_inner().downcast::<E>().as_deref() {
-        Ok(E::Capacity(CapacityError::MessageTooLong { .. })) => Gone::Broke(Farewell::TOO_BIG),
-        Ok(E::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => {
-            Gone::Vanished
-        }
-        Ok(E::Protocol(_)) => Gone::Broke(Farewell::PROTOCOL),
-        Ok(E::Utf8(_)) => Gone::Broke(Farewell::NOT_UTF8),
+const fn why(error: &Error) -> Gone {
+    match error {
+        Error::Capacity(CapacityError::MessageTooLong { .. }) => Gone::Broke(Farewell::TOO_BIG),
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => Gone::Vanished,
+        Error::Protocol(_) => Gone::Broke(Farewell::PROTOCOL),
+        Error::Utf8(_) => Gone::Broke(Farewell::NOT_UTF8),
         _ => Gone::Vanished,
     }
 }
