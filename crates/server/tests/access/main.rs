@@ -8,6 +8,7 @@
 mod browser;
 mod http2;
 mod listeners;
+mod shares;
 mod sockets;
 mod support;
 mod tls;

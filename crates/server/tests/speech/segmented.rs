@@ -106,16 +106,22 @@ async fn a_close_in_mid_speech_is_answered_after_the_final_segment() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_closes_and_leaves_at_once_takes_its_work_with_it() {
-    let server = start(&["models.simulated-speech.simulated.delay=5s"]).await;
+    let server = start(&[
+        "models.simulated-speech.simulated.delay=2s",
+        "models.simulated-speech.batch.max_items=1",
+    ])
+    .await;
+    let model = server.models.find("simulated-speech", None).unwrap();
     let mut client = server.connect("segmented").await;
     client.send(&raw(16_000, 1, 16, false)).await;
     client.audio(&speech()[..2 * 32_000]).await;
     client.socket.send(Message::Close(None)).await.unwrap();
+    eventually(async || 0 < model.batch_stats().accepted).await;
 
     drop(client);
 
+    eventually(async || 0 < server.speech.stats().cancelled).await;
     eventually(async || server.speech.stats().streams == 0).await;
-    assert!(0 < server.speech.stats().cancelled);
 }
 
 #[tokio::test(flavor = "multi_thread")]
