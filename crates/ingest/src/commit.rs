@@ -1,8 +1,8 @@
 //! Frames that are settled, and the one atomic step by which Redis learns of it.
 //!
 //! The step itself is `scripts/commit.lua`: it checks that the shard is still ours, writes results
-//! and dead letters, acknowledges, deletes and counts. A frame that was settled before changes
-//! nothing, so a commit whose answer was lost is simply sent again.
+//! and dead letters, deletes and counts. A frame that was settled before changes nothing, so a commit
+//! whose answer was lost is simply sent again.
 
 use std::fmt::Display;
 
@@ -27,15 +27,27 @@ pub(crate) struct Settled {
     pub(crate) verdict: Verdict,
     /// What it weighs, given back when this is dropped.
     pub(crate) _held: Held,
-    /// It was sent to Redis before, and the answer was lost.
-    pub(crate) is_uncertain: bool,
+    pub(crate) standing: Standing,
+}
+
+/// What Redis may know of a frame besides that it is in its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing: it was read under this lease, and never sent in a commit.
+    Fresh,
+    /// It was claimed, so it is pending.
+    Claimed,
+    /// It was sent in a commit whose answer was lost, so it may be settled.
+    Uncertain,
 }
 
 impl Settled {
-    /// The answer of a result that nobody has reason to doubt, as a field.
+    /// The answer of a fresh frame, as a field.
     fn plain(&self) -> Option<(&[u8], &[u8])> {
         match &self.verdict {
-            Verdict::Result { answer, .. } if !self.is_uncertain => Some(answer.field()),
+            Verdict::Result { answer, .. } if self.standing == Standing::Fresh => {
+                Some(answer.field())
+            }
             _ => None,
         }
     }
@@ -96,6 +108,8 @@ pub(crate) enum Reply {
 pub(crate) enum State {
     Settled,
     SettledBefore,
+    /// Somebody trimmed it away meanwhile; it has no result.
+    Lost,
     Refused(String),
 }
 
@@ -148,7 +162,7 @@ impl Form {
         call
     }
 
-    /// Results of one kind, in the fewest words.
+    /// Results of one kind, of fresh frames, in the fewest words.
     fn write_plain(frames: &[Settled], args: &mut Args) {
         for frame in frames {
             args.add(frame.id);
@@ -161,7 +175,7 @@ impl Form {
 
     /// A frame of any kind.
     fn write(&self, frame: &Settled, keys: &mut Vec<String>, args: &mut Args) {
-        args.add(frame.id);
+        args.add(frame.id).add(if frame.standing == Standing::Fresh { "f" } else { "d" });
         match &frame.verdict {
             Verdict::Result { answer, .. } => {
                 let (name, value) = answer.field();
@@ -210,6 +224,7 @@ pub(crate) fn reply(value: Value, sizes: &[usize]) -> Result<Vec<Reply>, Fault> 
         };
         let state = match &note[2] {
             Value::Int(0) => State::SettledBefore,
+            Value::Int(1) => State::Lost,
             Value::BulkString(error) => State::Refused(String::from_utf8_lossy(error).into_owned()),
             _ => return Err(nonsense()),
         };

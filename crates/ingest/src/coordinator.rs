@@ -3,8 +3,8 @@
 //!
 //! Every node works out from the list of live nodes which shards should be its own. A shard changes
 //! hands only through its lease: who should not have it any more finishes what it read and gives it
-//! back; who died loses it when the lease ends. The next owner claims what is pending before it reads
-//! on, so order holds, and the lease's token keeps late commits of the last owner out.
+//! back; who died loses it when the lease ends. The next owner claims what is not settled before it
+//! reads on, so order holds, and the lease's token keeps late commits of the last owner out.
 
 mod leases;
 mod streams;
@@ -309,7 +309,7 @@ impl Coordinator {
     }
 
     /// A reading task ended though nobody told it to, which only a mistake in it can do: another
-    /// takes its shards and claims what was pending.
+    /// takes its shards and claims what was not settled.
     async fn replace_workers(&mut self, ended: &Result<(), tokio::task::JoinError>) {
         tracing::error!(?ended, "a reading task is gone; another takes its shards");
         self.workers.retain(|_, worker| !worker.is_closed());

@@ -6,8 +6,8 @@
 //! taken = committed + dropped + dead + lost + duplicate + returned + in flight
 //! ```
 //!
-//! The other lies in Redis, is written in the same atomic step that acknowledges a frame, and so
-//! survives every crash: `added = committed + dropped + dead + lost + still in the streams`
+//! The other lies in Redis, is written in the same atomic step that settles a frame, and so survives
+//! every crash: `added = committed + dropped + dead + lost + still in the streams`
 //! ([`Totals`](crate::totals::Totals)).
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,13 +52,13 @@ impl Reason {
 /// How a frame left this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// Its result was written and it was acknowledged.
+    /// Its result was written, and it was deleted from its stream.
     Committed,
-    /// It was dropped on purpose, and acknowledged.
+    /// It was dropped on purpose.
     Dropped(Reason),
-    /// It was put to the dead letters, and acknowledged.
+    /// It was put to the dead letters.
     Dead,
-    /// Somebody trimmed it away while it was pending.
+    /// Somebody trimmed it away before it was settled.
     Lost,
     /// It had been settled before, so nothing was written.
     Duplicate,
@@ -92,7 +92,7 @@ pub struct Counts {
     pub dropped: [u64; Reason::ALL.len()],
     /// Put to the dead letters.
     pub dead: u64,
-    /// Trimmed away by somebody while pending.
+    /// Trimmed away by somebody before they were settled.
     pub lost: u64,
     /// Settled before.
     pub duplicate: u64,

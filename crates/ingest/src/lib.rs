@@ -41,6 +41,7 @@ mod sightings;
 mod times;
 mod topology;
 pub mod totals;
+mod unsettled;
 mod worker;
 
 pub use common::Health;

@@ -2,7 +2,7 @@
 //!
 //! Every call is a pipeline with a time-out of its own. After a time-out or an I/O error the
 //! connection must not be used again: Redis may still do what was asked, so whoever reads has to look
-//! at what is pending first.
+//! for what was delivered to nobody first.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -34,6 +34,7 @@ script!(LEASE, "lease.lua");
 script!(HEARTBEAT, "heartbeat.lua");
 script!(GROUP, "group.lua");
 script!(REPLAY, "replay.lua");
+script!(UNSETTLED, "unsettled.lua");
 
 impl Script {
     /// A call of it on these keys; arguments are added by the caller.
@@ -118,7 +119,7 @@ impl Link {
             .map_err(|_| Fault::Timeout(timeout))??;
         let mut link = Self { wire, timeout };
         let mut load = Pipeline::new();
-        for script in [&COMMIT, &LEASE, &HEARTBEAT, &GROUP, &REPLAY] {
+        for script in [&COMMIT, &LEASE, &HEARTBEAT, &GROUP, &REPLAY, &UNSETTLED] {
             load.cmd("SCRIPT").arg("LOAD").arg(script.text);
         }
         for value in link.ask(&load).await? {

@@ -9,6 +9,7 @@ use redis::{Pipeline, Value};
 use crate::{
     Layout,
     common::Common,
+    entry::EntryId,
     ledger::Reason,
     link::{Fault, Link, list, number, text},
     topology::Topology,
@@ -25,12 +26,12 @@ pub struct Totals {
     pub dropped: [u64; Reason::ALL.len()],
     /// Put to the dead letters.
     pub dead: u64,
-    /// Trimmed away by somebody while pending.
+    /// Trimmed away by somebody while a node worked on them.
     pub lost: u64,
-    /// Still in the streams, pending or not read yet.
+    /// Still in the streams, read or not.
     pub in_streams: u64,
-    /// Of these, read by some node and not settled yet.
-    pub pending: u64,
+    /// Of these, not read by any node yet; the others are being worked on.
+    pub unread: u64,
     /// Dead letters that were put back.
     pub replayed: u64,
 }
@@ -42,8 +43,15 @@ impl Totals {
         self.dropped.iter().sum()
     }
 
-    /// Frames that were added and are nowhere: producers or people trimmed them away unread, or a
-    /// server lost them. 0 where all is well. Taken while frames move, it may be off by those.
+    /// Frames that were read by some node and are not settled yet.
+    #[must_use]
+    pub const fn pending(&self) -> u64 {
+        self.in_streams - self.unread
+    }
+
+    /// Frames that were added and are nowhere: producers or people trimmed them away while no node
+    /// worked on them, or a server lost them. 0 where all is well. Taken while frames move, it may be
+    /// off by those.
     #[must_use]
     pub fn unaccounted(&self) -> i64 {
         let ended = self.committed + self.all_dropped() + self.dead + self.lost;
@@ -80,11 +88,11 @@ pub(crate) async fn totals(common: &Common) -> Result<Totals, Fault> {
             let mut commands = Pipeline::new();
             for key in keys {
                 commands.cmd("XINFO").arg("STREAM").arg(key);
-                commands.cmd("XPENDING").arg(key).arg(&config.group);
+                commands.cmd("XINFO").arg("GROUPS").arg(key);
             }
             let mut values = link.ask(&commands).await?.into_iter();
-            while let (Some(stream), Some(pending)) = (values.next(), values.next()) {
-                totals.add_stream(stream, pending);
+            while let (Some(stream), Some(groups)) = (values.next(), values.next()) {
+                totals.add_stream(stream, groups, &config.group);
             }
         }
         let (here, rest) = ledgers.into_iter().partition::<Vec<_>, _>(is_here);
@@ -122,18 +130,61 @@ impl Totals {
         }
     }
 
-    fn add_stream(&mut self, stream: Value, pending: Value) {
+    fn add_stream(&mut self, stream: Value, groups: Value, group: &str) {
+        let (mut length, mut added, mut first, mut last) = (0, 0, None, None);
         for (name, value) in in_pairs(stream) {
             match text(name).as_deref() {
-                Some("length") => self.in_streams += number(&value).unwrap_or(0),
-                Some("entries-added") => self.added += number(&value).unwrap_or(0),
+                Some("length") => length = number(&value).unwrap_or(0),
+                Some("entries-added") => added = number(&value).unwrap_or(0),
+                Some("first-entry") => {
+                    first = list(value).and_then(|entry| entry_id(entry.into_iter().next()?));
+                }
+                Some("last-generated-id") => last = entry_id(value),
                 _ => {}
             }
         }
-        if let Some(first) = list(pending).and_then(|parts| parts.into_iter().next()) {
-            self.pending += number(&first).unwrap_or(0);
-        }
+        self.added += added;
+        self.in_streams += length;
+        self.unread += match list(groups).and_then(|groups| Group::find(groups, group)) {
+            // All was read.
+            Some(group) if last <= Some(group.read) => 0,
+            // Some was and is not settled. How many were read is not known of a group that somebody
+            // else made, before it has read the stream to its end for the first time.
+            Some(group) if first <= Some(group.read) => {
+                group.n_read.map_or(length, |n_read| added.saturating_sub(n_read).min(length))
+            }
+            _ => length,
+        };
     }
+}
+
+/// How far a group has read a stream.
+struct Group {
+    read: EntryId,
+    /// How many entries that were, where Redis knows.
+    n_read: Option<u64>,
+}
+
+impl Group {
+    /// The group of this name, among what `XINFO GROUPS` says of all.
+    fn find(groups: Vec<Value>, wanted: &str) -> Option<Self> {
+        groups.into_iter().find_map(|group| {
+            let (mut name, mut read, mut n_read) = (None, None, None);
+            for (about, value) in in_pairs(group) {
+                match text(about).as_deref() {
+                    Some("name") => name = text(value),
+                    Some("last-delivered-id") => read = entry_id(value),
+                    Some("entries-read") => n_read = number(&value),
+                    _ => {}
+                }
+            }
+            (name.as_deref() == Some(wanted)).then_some(Self { read: read?, n_read })
+        })
+    }
+}
+
+fn entry_id(value: Value) -> Option<EntryId> {
+    text(value)?.parse().ok()
 }
 
 fn in_pairs(value: Value) -> Vec<(Value, Value)> {

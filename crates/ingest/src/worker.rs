@@ -96,6 +96,17 @@ struct Stream {
     is_leaving: bool,
 }
 
+impl Stream {
+    /// Says that somebody took frames away that were read and not settled.
+    fn tell_lost(&self, n_lost: u64) {
+        tracing::error!(
+            stream = self.key,
+            n_lost,
+            "frames were trimmed away before they were settled; do not trim streams that are kept"
+        );
+    }
+}
+
 /// Where a worker reads, and how.
 #[derive(Debug, Clone)]
 pub(crate) struct Post {
@@ -158,9 +169,8 @@ pub(crate) struct Worker {
     recovers_next: bool,
     must_verify: bool,
     sweep_at: Instant,
-    /// Entries that were settled while what is pending is being looked up: the reply may still name
-    /// them.
-    settled_meanwhile: Option<HashSet<(u64, EntryId)>>,
+    /// Entries that were settled while a read is under way: the reply may still name them.
+    settled_meanwhile: HashSet<(u64, EntryId)>,
     lost: BTreeMap<ShardId, u64>,
     // Committing.
     commit_link: Option<Link>,
@@ -206,7 +216,7 @@ impl Worker {
             recovers_next: true,
             must_verify: false,
             sweep_at: now,
-            settled_meanwhile: None,
+            settled_meanwhile: HashSet::new(),
             lost: BTreeMap::new(),
             commit_link: None,
             committing: None,
@@ -217,8 +227,8 @@ impl Worker {
         }
     }
 
-    /// Works until the orders end. What is held then stays pending in Redis; a coordinator that
-    /// means to stop drains first.
+    /// Works until the orders end. What is held then stays in its streams; a coordinator that means to
+    /// stop drains first.
     pub(crate) async fn run(mut self) {
         loop {
             self.begin();
@@ -336,7 +346,7 @@ impl Worker {
         self.streams.insert(number, stream);
     }
 
-    /// Forgets everything of a shard; what was read of it stays pending for its next owner.
+    /// Forgets everything of a shard; what was read of it stays there for its next owner.
     fn forget(&mut self, shard: ShardId) {
         let Some(owned) = self.shards.remove(&shard) else { return };
         self.common.ledger.end(Ending::Returned, owned.n_held);
@@ -384,8 +394,8 @@ impl Worker {
             return;
         }
         let shard = stream.shard;
-        if let Some(settled) = &mut self.settled_meanwhile {
-            settled.insert((number, id));
+        if self.reading.is_some() {
+            self.settled_meanwhile.insert((number, id));
         }
         self.common.ledger.end(ending, 1);
         if let Some(owned) = self.shards.get_mut(&shard) {

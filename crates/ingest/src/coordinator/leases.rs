@@ -130,7 +130,7 @@ impl Coordinator {
                     lease.draining_since = Some(now);
                     drain.push((*shard, lease.home.clone()));
                 }
-                // What does not finish is left pending for the next owner.
+                // What does not finish is left to the next owner.
                 Some(since) if since + self.common.config.lease * 2 < now => overdue.push(*shard),
                 _ => {}
             }

@@ -1,16 +1,23 @@
 #!lua flags=allow-oom
--- Settles frames in one atomic step: fence, write results or dead letters, acknowledge, delete, count.
+-- Settles frames in one atomic step: fence, write results or dead letters, delete, count.
 -- Allowed when memory is short, because it frees more than it takes.
 --
 -- A part is frames of one stream. KEYS: ledger; the leases of all parts, their result streams, their
 --   streams; then dead letter streams.
 -- ARGV: group, results to keep, dead letters to keep, number of parts, what the answers are; then per
 --   part its token, how many frames, and what they are; last the parts whose results are trimmed.
---   'p', plain: the ids of all frames, then of each its label and its bytes. A number, mixed: that many
---   arguments, of each frame its id and kind. 'r' (result): label, what it is, bytes. 'x' (dead
---   letter): place of the dead letters in KEYS, reason, tries. 'd' (dropped): name of the count.
+--   'p', plain: results of fresh frames; the ids of all, then of each its label and its bytes. A
+--   number, mixed: that many arguments, of each frame its id, 'f' (fresh) or 'd' (in doubt), and kind.
+--   'r' (result): label, what it is, bytes. 'x' (dead letter): place of the dead letters in KEYS,
+--   reason, tries. 'd' (dropped): name of the count.
 -- Reply: what was not settled now, each as part, frame (0: all, for somebody else owns the shard) and 0
---   (settled before) or what went wrong. Most of the time that is nothing.
+--   (settled before), 1 (lost: somebody trimmed it away) or what went wrong. Most of the time that is
+--   nothing.
+--
+-- Who deletes a frame has settled it: nothing stays written for a frame that its stream does not have.
+-- A fresh frame was read under this lease and never sent before, so nobody can have settled it, and it
+-- is not pending. One in doubt may be pending, because it was claimed, or settled, because the answer to
+-- an earlier commit was lost.
 --
 -- What costs here is the number of calls and of their arguments, and then reading globals in a loop.
 local ARGV, KEYS, type, unpack, tonumber = ARGV, KEYS, type, unpack, tonumber
@@ -36,72 +43,65 @@ local function copy_of(stream, id)
     return found[1][2]
 end
 
+-- A frame was not there to be deleted: what was written for it into `into` is taken back.
+local function miss(part, frame, entry, into, is_lost)
+    if entry then
+        must('XDEL', into, entry)
+    end
+    if is_lost then
+        count('lost', 1)
+    end
+    note(part, frame, is_lost and 1 or 0)
+end
+
 -- Writes what a frame of a mixed part ends in: what was written, where, what is counted, and where
 -- the next frame begins.
 local function write(at, id, results, stream)
-    local kind = ARGV[at + 1]
+    local kind = ARGV[at]
     if kind == 'r' then
-        local entry = call('XADD', results, '*', 'k', ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
-        return entry, results, 'committed', at + 5
+        local entry = call('XADD', results, '*', 'k', ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+        return entry, results, 'committed', at + 4
     elseif kind == 'x' then
-        local dead = KEYS[tonumber(ARGV[at + 2])]
+        local dead = KEYS[tonumber(ARGV[at + 1])]
         local entry = call('XADD', dead, 'MAXLEN', '~', ARGV[3], '*', '_stream', stream, '_id', id,
-            '_reason', ARGV[at + 3], '_tries', ARGV[at + 4], unpack(copy_of(stream, id)))
-        return entry, dead, 'dead', at + 5
+            '_reason', ARGV[at + 2], '_tries', ARGV[at + 3], unpack(copy_of(stream, id)))
+        return entry, dead, 'dead', at + 4
     end
-    return false, false, ARGV[at + 2], at + 3
+    return false, false, ARGV[at + 1], at + 2
 end
 
--- Frames of all sorts, one by one.
+-- Frames of all sorts.
 local function settle_mixed(part, at, n_frames, results, stream)
     for frame = 1, n_frames do
-        local id = ARGV[at]
+        local id, is_fresh = ARGV[at], ARGV[at + 1] == 'f'
         local entry, into, name
-        entry, into, name, at = write(at, id, results, stream)
+        entry, into, name, at = write(at + 2, id, results, stream)
         if type(entry) == 'table' then
             note(part, frame, entry.err)
         else
-            -- A frame that is neither pending nor in its stream was settled before.
-            local acked = call('XACK', stream, group, id)
-            if call('XDEL', stream, id) == 1 or acked == 1 then
+            local was_pending = not is_fresh and call('XACK', stream, group, id) == 1
+            if call('XDEL', stream, id) == 1 then
                 count(name, 1)
             else
-                note(part, frame, 0)
-                if entry then
-                    must('XDEL', into, entry)
-                end
+                miss(part, frame, entry, into, is_fresh or was_pending)
             end
         end
     end
 end
 
--- Results that nobody has reason to doubt: acknowledged and deleted together, where all were pending.
+-- Results of fresh frames.
 local function settle_plain(part, at, n_frames, results, stream)
-    local last = at + n_frames - 1
-    local entry = call('XADD', results, '*', 'k', ARGV[last + 1], answer, ARGV[last + 2])
-    if type(entry) == 'table' then
-        -- The key holds something else, so none can be written.
-        for frame = 1, n_frames do
-            note(part, frame, entry.err)
-        end
-        return
-    end
-    for value = last + 3, last + 2 * n_frames, 2 do
-        must('XADD', results, '*', 'k', ARGV[value], answer, ARGV[value + 1])
-    end
-    if call('XACK', stream, group, unpack(ARGV, at, last)) == n_frames then
-        call('XDEL', stream, unpack(ARGV, at, last))
-        committed = committed + n_frames
-        return
-    end
-    local written = must('XREVRANGE', results, '+', '-', 'COUNT', n_frames)
+    local value = at + n_frames
     for frame = 1, n_frames do
-        if call('XDEL', stream, ARGV[at + frame - 1]) == 1 then
+        local entry = call('XADD', results, '*', 'k', ARGV[value], answer, ARGV[value + 1])
+        if type(entry) == 'table' then
+            note(part, frame, entry.err)
+        elseif call('XDEL', stream, ARGV[at]) == 1 then
             committed = committed + 1
         else
-            note(part, frame, 0)
-            must('XDEL', results, written[n_frames + 1 - frame][1])
+            miss(part, frame, entry, results, true)
         end
+        at, value = at + 1, value + 2
     end
 end
 

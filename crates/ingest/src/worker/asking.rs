@@ -11,7 +11,7 @@ use super::{Worker, replies::light};
 use crate::{
     Frame, Unfit,
     asking::{Outcome, through},
-    commit::{Settled, Verdict},
+    commit::{Settled, Standing, Verdict},
     common::now_ms,
     credit::Held,
     entry::EntryId,
@@ -32,6 +32,7 @@ pub(crate) struct Piece {
     pub(super) frame: Frame,
     /// How often it was tried without a result, here or by those who had it before.
     pub(super) tries: u32,
+    pub(super) standing: Standing,
     pub(super) held: Held,
 }
 
@@ -118,8 +119,8 @@ impl Worker {
                 }
             },
         };
-        let Piece { stream, shard, id, held, .. } = piece;
-        let settled = Settled { stream, shard, id, verdict, _held: held, is_uncertain: false };
+        let Piece { stream, shard, id, held, standing, .. } = piece;
+        let settled = Settled { stream, shard, id, verdict, _held: held, standing };
         let mut released = Vec::new();
         self.line.finish(&place, settled, |settled| released.push(settled));
         for settled in released {
@@ -129,9 +130,9 @@ impl Worker {
 
     /// Settles a frame that is dropped on purpose.
     pub(super) fn drop_piece(&mut self, piece: Piece, reason: Reason) {
-        let Piece { stream, shard, id, held, .. } = piece;
+        let Piece { stream, shard, id, held, standing, .. } = piece;
         let (verdict, held) = (Verdict::Dropped(reason), light(&held));
-        self.settle(Settled { stream, shard, id, verdict, _held: held, is_uncertain: false });
+        self.settle(Settled { stream, shard, id, verdict, _held: held, standing });
     }
 
     fn model_is_well(&mut self) {

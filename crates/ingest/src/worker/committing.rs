@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Report, Worker};
 use crate::{
-    commit::{self, Part, Reply, Settled, State, Verdict},
+    commit::{self, Part, Reply, Settled, Standing, State, Verdict},
     common::now_ms,
     ledger::Ending,
     link::{Fault, Link},
@@ -156,6 +156,12 @@ impl Worker {
                     self.fenced(part.shard, &part.token);
                 }
                 Reply::Frames(states) => {
+                    let n_lost = states.iter().filter(|state| **state == State::Lost).count();
+                    if 0 < n_lost
+                        && let Some(stream) = self.streams.get(&part.stream)
+                    {
+                        stream.tell_lost(n_lost as u64);
+                    }
                     for (frame, state) in frames.zip(states) {
                         if let (State::Settled, Verdict::Result { camera, taken_ms, .. }) =
                             (&state, &frame.verdict)
@@ -179,8 +185,9 @@ impl Worker {
         let ending = match state {
             State::Settled => frame.verdict.ending(),
             // The answer to an earlier commit was lost, not the commit.
-            State::SettledBefore if frame.is_uncertain => frame.verdict.ending(),
+            State::SettledBefore if frame.standing == Standing::Uncertain => frame.verdict.ending(),
             State::SettledBefore => Ending::Duplicate,
+            State::Lost => Ending::Lost,
             State::Refused(problem) => {
                 if refused.is_empty() {
                     self.note_problem(&problem, self.commit_breaker.n_failures() + 1);
@@ -197,7 +204,7 @@ impl Worker {
         self.commit_at = now + self.commit_breaker.fail(rand::random());
         self.note_problem(fault, self.commit_breaker.n_failures());
         for settled in &mut batch {
-            settled.is_uncertain = true;
+            settled.standing = Standing::Uncertain;
         }
         self.put_back(batch, now);
         if fault.is_moved() {

@@ -1,9 +1,10 @@
 //! What is read next, and what becomes of the reply.
 //!
-//! A stream begins in recovery: what is pending (of this node before it died, of the shard's last
-//! owner, of a reply that never arrived) is looked up and claimed, oldest first, before anything new
-//! is read. So order holds, and nothing that was delivered is forgotten. After every time-out and
-//! every broken connection all streams begin again; what is being worked on is not claimed twice.
+//! A stream begins in recovery: what was delivered and is not settled (by this node before it died,
+//! by the shard's last owner, in a reply that never arrived) is looked up and claimed, oldest first,
+//! before anything new is read. So order holds, and nothing that was delivered is forgotten. After
+//! every time-out and every broken connection all streams begin again; what is being worked on is not
+//! claimed twice.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -20,12 +21,11 @@ use crate::{
     link::{self, Fault, GROUP, Link},
     pace::Step,
     shard::ShardId,
+    unsettled::{PAGE, Span},
 };
 
 /// Most streams in one command.
 const MAX_STREAMS: usize = 64;
-/// Most pending entries looked up or claimed of one stream at once.
-pub(super) const PAGE: usize = 100;
 /// How long a blocked read lasts at most.
 const BLOCK: Duration = Duration::from_millis(250);
 /// Where nothing can block, how long an idle reader waits.
@@ -38,7 +38,7 @@ pub(super) const BROKEN_FOR: Duration = Duration::from_secs(10);
 /// How a stream stands.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// What is pending is being claimed.
+    /// What is not settled is being claimed.
     Recovery {
         /// What comes after this was not looked up yet.
         after: EntryId,
@@ -71,7 +71,7 @@ pub(super) enum Request {
     Verify(Vec<(ShardId, Arc<str>)>),
     MakeGroups(Vec<u64>),
     CountLost,
-    LookUp(Vec<u64>),
+    LookUp(Vec<(u64, Span)>),
     Claim {
         claims: Vec<(u64, Vec<(EntryId, u32)>)>,
         reserved: Held,
@@ -116,6 +116,7 @@ impl Worker {
             return;
         };
         self.reading_of = self.shards_of(&request);
+        self.settled_meanwhile.clear();
         self.reading = Some(ask(link, request, commands, longer));
     }
 
@@ -165,8 +166,8 @@ impl Worker {
         }
     }
 
-    /// Now and then every stream is looked over for entries that are pending and nobody works on: a
-    /// reply can get lost long after the connection did.
+    /// Now and then every stream is looked over for entries that were delivered and nobody works on:
+    /// a reply can get lost long after the connection did.
     fn sweep(&mut self, now: Instant) {
         let is_due = self.sweep_at <= now;
         if is_due {
@@ -216,6 +217,8 @@ impl Worker {
                 for (id, _) in &ids {
                     command.arg(id.to_string());
                 }
+                // Most are not pending yet.
+                command.arg("FORCE");
                 claims.push((number, ids));
             }
             return Some((Request::Claim { claims, reserved }, commands, Duration::ZERO));
@@ -225,16 +228,15 @@ impl Worker {
             return None;
         }
         let mut commands = Pipeline::new();
-        for number in &wanted {
-            let stream = &self.streams[number];
+        let mut spans = Vec::with_capacity(wanted.len());
+        for number in wanted {
+            let stream = &self.streams[&number];
             let Phase::Recovery { after, .. } = &stream.phase else { continue };
-            let from =
-                if *after == EntryId::default() { "-".to_owned() } else { format!("({after}") };
-            commands.cmd("XPENDING").arg(&stream.key).arg(&config.group);
-            commands.arg(from).arg("+").arg(PAGE);
+            let span = Span::new(*after, &stream.held);
+            commands.add_command(span.command(&stream.key, &config.group));
+            spans.push((number, span));
         }
-        self.settled_meanwhile = Some(HashSet::new());
-        Some((Request::LookUp(wanted), commands, Duration::ZERO))
+        Some((Request::LookUp(spans), commands, Duration::ZERO))
     }
 
     fn read_fresh(&mut self, now: Instant) -> Option<(Request, Pipeline, Duration)> {
@@ -267,7 +269,8 @@ impl Worker {
             if blocks {
                 command.arg("BLOCK").arg(BLOCK.as_millis().to_string());
             }
-            command.arg("STREAMS");
+            // What is in the stream and was delivered is not settled; Redis need not note it again.
+            command.arg("NOACK").arg("STREAMS");
             for number in group {
                 command.arg(&self.streams[number].key);
             }

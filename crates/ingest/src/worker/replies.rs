@@ -1,7 +1,7 @@
 //! What becomes of a reply of Redis: entries that arrive, groups that are gone, keys that are no
 //! streams, connections that broke.
 
-use std::{collections::HashSet, sync::atomic::Ordering, time::Duration};
+use std::{sync::atomic::Ordering, time::Duration};
 
 use redis::{Pipeline, Value};
 use tokio::time::Instant;
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::{
     Report, Worker,
     asking::Piece,
-    reading::{BROKEN_FOR, CLUSTER_IDLE, PAGE, Phase, Read, Request, ask},
+    reading::{BROKEN_FOR, CLUSTER_IDLE, Phase, Read, Request, ask},
 };
 use crate::{
-    commit::{Settled, Verdict},
+    commit::{Settled, Standing, Verdict},
     common::now_ms,
     credit::Held,
     entry::{self, Data, EntryError, EntryId, Origin},
@@ -20,10 +20,20 @@ use crate::{
     line::Waiting,
     link::{self, Fault, Refusal},
     pace::{Reply, Step},
+    unsettled::Span,
 };
 
 /// An entry's names and values.
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// An entry that came.
+struct Delivered {
+    id: EntryId,
+    fields: Fields,
+    /// How often it was delivered before.
+    tries: u32,
+    standing: Standing,
+}
 
 impl Worker {
     /// A reply came, or did not.
@@ -55,10 +65,9 @@ impl Worker {
 
     fn read_failed(&mut self, fault: &Fault, now: Instant) {
         self.read_link = None;
-        self.settled_meanwhile = None;
         self.read_at = now + self.read_breaker.fail(rand::random());
         self.note_problem(fault, self.read_breaker.n_failures());
-        // What was asked may have been done all the same: look at what is pending first.
+        // What was asked may have been done all the same: look for what nobody got first.
         for stream in self.streams.values_mut() {
             if matches!(stream.phase, Phase::Live | Phase::Recovery { .. }) {
                 stream.phase = Phase::recovery();
@@ -92,10 +101,9 @@ impl Worker {
                     self.lost.clear();
                 }
             }
-            Request::LookUp(streams) => {
-                let settled = self.settled_meanwhile.take().unwrap_or_default();
-                for (number, value) in streams.into_iter().zip(values) {
-                    self.looked_up(number, value, &settled, now);
+            Request::LookUp(spans) => {
+                for ((number, span), value) in spans.into_iter().zip(values) {
+                    self.looked_up(number, &span, value, now);
                 }
             }
             Request::Claim { claims, reserved } => {
@@ -142,28 +150,24 @@ impl Worker {
         }
     }
 
-    fn looked_up(
-        &mut self,
-        number: u64,
-        value: Value,
-        settled: &HashSet<(u64, EntryId)>,
-        now: Instant,
-    ) {
+    fn looked_up(&mut self, number: u64, span: &Span, value: Value, now: Instant) {
         if let Value::ServerError(error) = &value {
             self.refused(&[number], error, now);
             return;
         }
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let Phase::Recovery { after, found, is_last_page } = &mut stream.phase else { return };
-        let rows = link::list(value).unwrap_or_default();
-        *is_last_page = rows.len() < PAGE;
-        for row in rows {
-            let Some((id, n)) = pending_row(row) else { continue };
-            *after = id;
-            if !stream.held.contains(&id) && !settled.contains(&(number, id)) {
-                found.push((id, n));
-            }
-        }
+        let Some(page) = span.found(value) else {
+            self.read_at = now + self.read_breaker.fail(rand::random());
+            let fault = Fault::Nonsense("a look for unsettled frames with something else");
+            self.note_problem(&fault, self.read_breaker.n_failures());
+            return;
+        };
+        *after = page.until.unwrap_or(*after);
+        *is_last_page = page.until.is_none();
+        let settled = &self.settled_meanwhile;
+        let is_ended = |id: &EntryId| stream.held.contains(id) || settled.contains(&(number, *id));
+        found.extend(page.frames.into_iter().filter(|(id, _)| !is_ended(id)));
         if found.is_empty() && *is_last_page {
             stream.phase = Phase::Live;
             self.read_breaker.succeed();
@@ -186,20 +190,16 @@ impl Worker {
             let Some((id, fields)) = entry_of(entry) else { continue };
             got.push(id);
             bytes += weight(&fields);
-            let n = ids.iter().find(|(asked, _)| *asked == id).map_or(1, |(_, n)| *n);
-            self.arrived(number, id, fields, n);
+            let tries = ids.iter().find(|(asked, _)| *asked == id).map_or(1, |(_, n)| *n);
+            self.arrived(number, Delivered { id, fields, tries, standing: Standing::Claimed });
         }
         self.pace.weighed(got.len(), bytes);
-        // What was pending and is not there was trimmed away by somebody.
+        // What was found and is not there was trimmed away by somebody.
         let n_lost = ids.iter().filter(|(id, _)| !got.contains(id)).count() as u64;
         if 0 < n_lost
             && let Some(stream) = self.streams.get(&number)
         {
-            tracing::error!(
-                stream = stream.key,
-                n_lost,
-                "frames were trimmed away while they were pending; do not trim streams that are kept"
-            );
+            stream.tell_lost(n_lost);
             self.common.ledger.take(n_lost);
             self.common.ledger.end(Ending::Lost, n_lost);
             *self.lost.entry(stream.shard).or_default() += n_lost;
@@ -226,13 +226,22 @@ impl Worker {
             }
             for stream in link::list(value).unwrap_or_default() {
                 let Some((number, entries)) = self.stream_of(stream) else { continue };
+                // A shard that was lost and taken again since begins with what is not settled, and
+                // this is among it.
+                if !streams.contains(&number) {
+                    continue;
+                }
                 reply.is_full |= count <= entries.len();
                 for entry in entries {
                     let Some((id, fields)) = entry_of(entry) else { continue };
                     reply.frames += 1;
                     reply.bytes += weight(&fields);
                     newest_ms = newest_ms.max(Some(id.millis));
-                    self.arrived(number, id, fields, 0);
+                    // A group that was made anew delivers again what was worked on meanwhile.
+                    if !self.settled_meanwhile.contains(&(number, id)) {
+                        let standing = Standing::Fresh;
+                        self.arrived(number, Delivered { id, fields, tries: 0, standing });
+                    }
                 }
             }
         }
@@ -313,7 +322,8 @@ impl Worker {
     }
 
     /// One entry arrived: it is checked, and then waits, or is settled at once.
-    fn arrived(&mut self, number: u64, id: EntryId, fields: Fields, tries: u32) {
+    fn arrived(&mut self, number: u64, delivered: Delivered) {
+        let Delivered { id, fields, tries, standing } = delivered;
         let common = &self.common;
         let Some(stream) = self.streams.get_mut(&number) else { return };
         // A group that was made anew delivers again what is being worked on.
@@ -357,7 +367,7 @@ impl Worker {
                 let waiting = Waiting {
                     taken_ms: frame.taken_ms,
                     bytes: held.bytes(),
-                    body: Piece { stream: number, shard, id, frame, tries, held },
+                    body: Piece { stream: number, shard, id, frame, tries, standing, held },
                 };
                 let mut dropped = Vec::new();
                 if policy.is_stale(waiting.taken_ms, now_ms()) {
@@ -373,14 +383,7 @@ impl Worker {
             }
             (_, Some(verdict)) => {
                 let held = light(&held);
-                let settled = Settled {
-                    stream: number,
-                    shard,
-                    id,
-                    verdict,
-                    _held: held,
-                    is_uncertain: false,
-                };
+                let settled = Settled { stream: number, shard, id, verdict, _held: held, standing };
                 self.settle(settled);
             }
             (Err(_), None) => {}
@@ -401,12 +404,4 @@ fn entry_of(value: Value) -> Option<(EntryId, Fields)> {
     let mut parts = link::list(value)?.into_iter();
     let id = link::text(parts.next()?)?.parse().ok()?;
     Some((id, link::pairs(parts.next()?)?))
-}
-
-/// An entry's id and how often it was delivered.
-fn pending_row(row: Value) -> Option<(EntryId, u32)> {
-    let mut parts = link::list(row)?.into_iter();
-    let id = link::text(parts.next()?)?.parse().ok()?;
-    let n = link::number(&parts.nth(2)?)?;
-    Some((id, u32::try_from(n).unwrap_or(u32::MAX)))
 }

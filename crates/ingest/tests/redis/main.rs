@@ -9,5 +9,6 @@ mod poison;
 mod pressure;
 mod proxy;
 mod push;
+mod recovery;
 mod rig;
 mod tls;

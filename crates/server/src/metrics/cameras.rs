@@ -50,9 +50,8 @@ impl Frames {
         page.family(&t::SHARDS).size(&[], health.n_shards);
         // Without an answer there is no number; the last one would be a lie.
         if let Some(totals) = totals {
-            let unread = totals.in_streams.saturating_sub(totals.pending);
-            page.family(&t::REDIS_LAG).count(&[], unread);
-            page.family(&t::REDIS_PENDING).count(&[], totals.pending);
+            page.family(&t::REDIS_LAG).count(&[], totals.unread);
+            page.family(&t::REDIS_PENDING).count(&[], totals.pending());
         }
     }
 

@@ -1,0 +1,155 @@
+//! What of a stream was delivered and is not settled. Pure.
+//!
+//! Frames are read without being noted as pending, since a stream has one owner and a commit deletes:
+//! what a stream still has up to where its group has read is what is not settled. Only what is claimed
+//! becomes pending, and so is counted: a frame under which one reader after the other dies is known by
+//! it.
+
+use std::collections::HashSet;
+
+use redis::{Cmd, Value};
+
+use crate::{
+    entry::EntryId,
+    link::{self, UNSETTLED},
+};
+
+/// Most entries of a kind that are looked up or claimed of one stream at once.
+pub(crate) const PAGE: usize = 100;
+
+/// Part of a stream that is looked over.
+#[derive(Debug)]
+pub(crate) struct Span {
+    after: EntryId,
+    /// The first frames in it that are worked on now.
+    held: Vec<EntryId>,
+    /// The last of these, where there are more.
+    until: Option<EntryId>,
+}
+
+/// What was found in a span.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// In order, and how often each was delivered.
+    pub(crate) frames: Vec<(EntryId, u32)>,
+    /// What comes after this was not looked at; `None` where nothing does.
+    pub(crate) until: Option<EntryId>,
+}
+
+impl Span {
+    /// What comes after an entry, of a stream of which these frames are worked on.
+    pub(crate) fn new(after: EntryId, held: &HashSet<EntryId>) -> Self {
+        let mut held: Vec<EntryId> = held.iter().copied().filter(|id| after < *id).collect();
+        held.sort_unstable();
+        let has_more = PAGE < held.len();
+        held.truncate(PAGE);
+        let until = held.last().copied().filter(|_| has_more);
+        Self { after, held, until }
+    }
+
+    /// The command that looks.
+    pub(crate) fn command(&self, stream: &str, group: &str) -> Cmd {
+        let from = if self.after == EntryId::default() {
+            "-".to_owned()
+        } else {
+            format!("({}", self.after)
+        };
+        let mut call = UNSETTLED.call(&[stream]);
+        call.arg(group).arg(from).arg(PAGE).arg(u8::from(self.until.is_none()));
+        for id in &self.held {
+            call.arg(id.to_string());
+        }
+        call
+    }
+
+    /// What the reply says. Pending frames are among it that are worked on.
+    pub(crate) fn found(&self, value: Value) -> Option<Found> {
+        let mut parts = link::list(value)?.into_iter();
+        let rows = link::list(parts.next()?)?;
+        let ids = link::list(parts.next()?)?;
+        let pending: Vec<_> = rows.into_iter().map(pending_row).collect::<Option<_>>()?;
+        let others: Vec<_> =
+            ids.into_iter().map(|id| link::text(id)?.parse().ok()).collect::<Option<_>>()?;
+        Some(self.merge(&pending, &others))
+    }
+
+    /// Pending frames and others in one order, as far as both were looked at.
+    fn merge(&self, pending: &[(EntryId, u32)], others: &[EntryId]) -> Found {
+        let full = |n: usize, last: Option<EntryId>| last.filter(|_| n == PAGE);
+        let until = [
+            self.until,
+            full(pending.len(), pending.last().map(|(id, _)| *id)),
+            full(others.len(), others.last().copied()),
+        ];
+        let until = until.into_iter().flatten().min();
+        // What is not pending was delivered once, to somebody who did not settle it.
+        let mut frames: Vec<_> = others.iter().map(|id| (*id, 1)).collect();
+        frames.extend(pending);
+        // Of a frame that is both, the larger count goes first and stays.
+        frames.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+        frames.dedup_by_key(|(id, _)| *id);
+        frames.retain(|(id, _)| until.is_none_or(|until| *id <= until));
+        Found { frames, until }
+    }
+}
+
+/// An entry's id and how often it was delivered.
+fn pending_row(row: Value) -> Option<(EntryId, u32)> {
+    let mut parts = link::list(row)?.into_iter();
+    let id = link::text(parts.next()?)?.parse().ok()?;
+    let n = link::number(&parts.nth(2)?)?;
+    Some((id, u32::try_from(n).unwrap_or(u32::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn id(millis: u64) -> EntryId {
+        EntryId { millis, number: 0 }
+    }
+
+    /// Looks at what the script would reply of a stream.
+    fn look(span: &Span, pending: &BTreeMap<EntryId, u32>, delivered: &BTreeSet<EntryId>) -> Found {
+        let rows: Vec<_> =
+            pending.iter().filter(|(id, _)| span.after < **id).map(|(id, n)| (*id, *n)).collect();
+        let is_new = |id: &EntryId| {
+            span.after < *id
+                && !span.held.contains(id)
+                && span.until.is_none_or(|until| *id < until)
+        };
+        let others: Vec<_> = delivered.iter().copied().filter(is_new).collect();
+        span.merge(&rows[..rows.len().min(PAGE)], &others[..others.len().min(PAGE)])
+    }
+
+    proptest! {
+        /// However many are held, pending or neither: page by page all are found, once and in order.
+        #[test]
+        fn law(
+            delivered in proptest::collection::btree_set(1_u64..2000, 0..600),
+            pending in proptest::collection::btree_map(1_u64..2000, 2_u32..9, 0..300),
+            held in proptest::collection::hash_set(1_u64..2000, 0..400),
+        ) {
+            let delivered: BTreeSet<_> = delivered.into_iter().map(id).collect();
+            let pending: BTreeMap<_, _> = pending.into_iter().map(|(at, n)| (id(at), n)).collect();
+            let held: HashSet<_> = held.into_iter().map(id).collect();
+            let mut expected: BTreeMap<_, _> = delivered.iter().map(|id| (*id, 1)).collect();
+            expected.extend(pending.clone());
+            expected.retain(|id, _| !held.contains(id));
+
+            let mut after = EntryId::default();
+            let mut found = Vec::new();
+            loop {
+                let page = look(&Span::new(after, &held), &pending, &delivered);
+                found.extend(page.frames.into_iter().filter(|(id, _)| !held.contains(id)));
+                let Some(until) = page.until else { break };
+                prop_assert!(after < until, "it goes on");
+                after = until;
+            }
+
+            prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+}
