@@ -2,15 +2,17 @@
 //!
 //! [`shard`] says where a camera's frames go, [`label`] how an entry says which frame it is,
 //! [`handle`] how it names one that lies in shared memory, [`ring`] how that memory is laid out,
-//! [`producer`] puts it together. Nothing here
+//! [`address`] where Redis is and how it is spoken to, [`producer`] puts it together. Nothing here
 //! knows a model or a server.
 
+pub mod address;
 pub mod handle;
 pub mod label;
 pub mod producer;
 pub mod ring;
 pub mod shard;
 
+pub use address::{Address, AddressError, TlsFiles};
 pub use handle::Handle;
 pub use label::{Label, NotALabel};
 pub use producer::{AddError, Format, NewFrame, Placement, Producer};

@@ -5,11 +5,10 @@
 
 use std::{path::Path, time::Duration};
 
-use redis::{
-    AsyncConnectionConfig, Client, Pipeline, RedisError, Value, aio::MultiplexedConnection,
-};
+use redis::{Pipeline, RedisError, Value};
 
 use crate::{
+    address::{Address, Wire},
     label::Label,
     ring::{Ring, RingError},
     shard::{ShardId, Shards},
@@ -84,7 +83,7 @@ pub enum AddError {
 
 /// Adds frames to the streams of one Redis server.
 pub struct Producer {
-    connection: MultiplexedConnection,
+    wire: Wire,
     placement: Placement,
     ring: Option<Ring>,
     waiting: Pipeline,
@@ -96,13 +95,9 @@ impl Producer {
     /// # Errors
     ///
     /// When Redis cannot be reached.
-    pub async fn connect(url: &str, placement: Placement) -> Result<Self, AddError> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(TIMEOUT))
-            .set_response_timeout(Some(TIMEOUT));
-        let client = Client::open(url)?;
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(Self { connection, placement, ring: None, waiting: Pipeline::new() })
+    pub async fn connect(redis: &Address, placement: Placement) -> Result<Self, AddError> {
+        let wire = redis.connect(Some(TIMEOUT)).await?;
+        Ok(Self { wire, placement, ring: None, waiting: Pipeline::new() })
     }
 
     /// From now on frames lie in shared memory and Redis carries handles: for a server on this
@@ -163,7 +158,7 @@ impl Producer {
             return Ok(Vec::new());
         }
         let n = pipeline.len();
-        let values = self.connection.send_packed_commands(&pipeline, 0, n).await?;
+        let values = self.wire.connection.send_packed_commands(&pipeline, 0, n).await?;
         let refused = |value| match value {
             Value::ServerError(error) => Some(error.to_string()),
             _ => None,

@@ -8,12 +8,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use paceline_frames::Address;
 use paceline_pipeline::Models;
 use tokio::{sync::Semaphore, time::Instant};
 
 use crate::{
     Config, Payloads, Policies,
-    address::Address,
     commit::Form,
     credit::Credit,
     ledger::Ledger,

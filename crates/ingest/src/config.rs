@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
-use paceline_frames::{producer::camera_key, ring};
+use paceline_frames::{Address, AddressError, TlsFiles, producer::camera_key, ring};
 pub(crate) use paceline_types::duration;
 use serde::{Deserialize, Serialize};
 
@@ -169,6 +169,22 @@ impl ConfigError {
 }
 
 impl Config {
+    /// Where Redis is, and how it is spoken to.
+    ///
+    /// # Errors
+    ///
+    /// Names the setting that is wrong.
+    pub fn address(&self) -> Result<Address, ConfigError> {
+        let files = TlsFiles {
+            ca_file: self.ca_file.clone(),
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+        };
+        let wrong =
+            |wrong: AddressError| ConfigError::new(wrong.field, &wrong.value, wrong.allowed);
+        Address::new(&self.url, &files).map_err(wrong)
+    }
+
     /// Checks the settings.
     ///
     /// # Errors

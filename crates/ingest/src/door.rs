@@ -10,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Answer, Config, ConfigError, Frame, PushError, Source,
-    address::Address,
     common::{Common, Health},
     coordinator::Coordinator,
     dead::{self, DeadLetter},
@@ -43,7 +42,7 @@ impl Cameras {
     /// When a setting makes no sense.
     pub fn pair(config: Config, models: Arc<Models>) -> Result<(Self, Door), ConfigError> {
         config.validate()?;
-        let address = Address::of(&config)?;
+        let address = config.address()?;
         let common = Arc::new(Common::new(config, address, models));
         Ok((Self { common: Arc::clone(&common) }, Door { common }))
     }

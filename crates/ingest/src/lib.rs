@@ -14,7 +14,6 @@
 //! leave, `pace` when and how much to read, `rendezvous` whose a shard is, `backoff`, `credit`,
 //! `ledger`. `coordinator` and `worker` wait.
 
-mod address;
 mod asking;
 mod backoff;
 mod check;

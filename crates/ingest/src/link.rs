@@ -6,9 +6,8 @@
 
 use std::{sync::LazyLock, time::Duration};
 
+use paceline_frames::address::{Address, Wire};
 use redis::{Pipeline, ServerError, Value};
-
-use crate::address::{Address, Wire};
 
 /// A script, and the hash by which Redis knows it.
 #[derive(Debug)]
@@ -114,7 +113,8 @@ pub(crate) struct Link {
 impl Link {
     /// Connects and makes the scripts known.
     pub(crate) async fn open(server: &Address, timeout: Duration) -> Result<Self, Fault> {
-        let wire = tokio::time::timeout(timeout, server.connect())
+        // Time-outs are kept call by call: one of the connection's would end blocked reads.
+        let wire = tokio::time::timeout(timeout, server.connect(None))
             .await
             .map_err(|_| Fault::Timeout(timeout))??;
         let mut link = Self { wire, timeout };

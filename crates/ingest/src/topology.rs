@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use paceline_frames::Address;
 use redis::Value;
 
 use crate::{
-    address::Address,
     link::{Fault, Link, list, number, text},
     shard::slot,
 };

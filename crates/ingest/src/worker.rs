@@ -17,6 +17,7 @@ use std::{
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
+use paceline_frames::Address;
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -29,7 +30,6 @@ use self::{
 };
 use crate::{
     Config,
-    address::Address,
     backoff::Breaker,
     commit::Settled,
     common::Common,

@@ -4,7 +4,7 @@ use std::{num::NonZeroU16, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use paceline_frames::{Placement, Shards, ring};
+use paceline_frames::{Address, Placement, Shards, TlsFiles, ring};
 use paceline_load::cameras::{Fed, Feed, Judge, Kind, Payloads, Schedule};
 use tokio::time::{Instant, sleep};
 
@@ -22,6 +22,8 @@ pub(crate) struct FeedArgs {
     /// Where Redis is
     #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
     redis: String,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// How long
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
@@ -30,6 +32,27 @@ pub(crate) struct FeedArgs {
     check: bool,
     #[command(flatten)]
     pub(crate) frames: FrameArgs,
+}
+
+/// What a rediss:// address needs.
+#[derive(Debug, Clone, Args)]
+struct TlsArgs {
+    /// The authorities whose certificates are believed, in PEM, for rediss://
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// A certificate that Redis is shown, in PEM, where it asks for one
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// Its private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    fn files(&self) -> TlsFiles {
+        let Self { ca_file, certificate, key } = self.clone();
+        TlsFiles { ca_file, certificate, key }
+    }
 }
 
 /// What the frames are and where they go.
@@ -137,7 +160,7 @@ impl FrameArgs {
     }
 
     /// A feed that is connected and has sent nothing.
-    pub(crate) async fn feed(&self, redis: &str) -> anyhow::Result<Feed> {
+    pub(crate) async fn feed(&self, redis: &Address) -> anyhow::Result<Feed> {
         let kind = self.payload.kind();
         let payloads = match &self.files {
             Some(folder) => Payloads::files(kind, folder)?,
@@ -160,10 +183,11 @@ pub(crate) fn run(args: &FeedArgs) -> Result<(), Failure> {
 }
 
 async fn feed(args: &FeedArgs) -> anyhow::Result<String> {
-    let mut cameras = args.frames.feed(&args.redis).await?;
+    let redis = Address::new(&args.redis, &args.tls.files())?;
+    let mut cameras = args.frames.feed(&redis).await?;
     // A model that does not answer its input would make every result look wrong.
     let mut judge = if args.check {
-        Some(Judge::connect(&args.redis, &args.frames.shards(), false).await?)
+        Some(Judge::connect(&redis, &args.frames.shards(), false).await?)
     } else {
         None
     };

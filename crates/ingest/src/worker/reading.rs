@@ -8,12 +8,12 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use paceline_frames::Address;
 use redis::{Pipeline, Value};
 use tokio::time::Instant;
 
 use super::{Boxed, Worker};
 use crate::{
-    address::Address,
     common::Common,
     credit::Held,
     entry::EntryId,

@@ -28,7 +28,8 @@ fn models() -> std::sync::Arc<paceline_pipeline::Models> {
 }
 
 async fn producer(server: &Server, config: &Config) -> Producer {
-    Producer::connect(&server.url(), Placement::Shards(config.shards())).await.unwrap()
+    let redis = rig::config(&server.url()).address().unwrap();
+    Producer::connect(&redis, Placement::Shards(config.shards())).await.unwrap()
 }
 
 fn frame(camera: &str, number: u64, format: Format, data: &[u8]) -> NewFrame<'static> {
@@ -137,7 +138,8 @@ async fn frames_in_shared_memory_have_results_or_are_dropped_as_overwritten() {
 async fn producer_process() {
     let Some(config) = Process::settings() else { return };
     let placement = Placement::Shards(config.shards());
-    let mut producer = Producer::connect(&config.url, placement).await.unwrap();
+    let redis = config.address().unwrap();
+    let mut producer = Producer::connect(&redis, placement).await.unwrap();
     producer.use_ring(&config.ring_folder, 4000, 50).unwrap();
     for number in 0.. {
         let payload: Vec<u8> = u64::to_le_bytes(number).into_iter().cycle().take(4000).collect();

@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
+use paceline_frames::{Format, NewFrame, Placement};
 use paceline_ingest::{Cameras, Config};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
@@ -82,6 +83,32 @@ async fn frames_are_read_and_committed_in_tls() {
     assert_eq!((totals.committed, totals.unaccounted()), (200, 0));
     rig::assert_all_once_in_order(&server, &config, &producer).await;
     assert!(running.stop().await.counts().balances());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frames_are_added_in_tls() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let (server, port) = authority.start().await;
+    let config = authority.config(port);
+    let placement = || Placement::Shards(config.shards());
+    let wrong = Config { ca_file: Some(stranger.path("ca.pem")), ..config.clone() };
+    let refused = paceline_frames::Producer::connect(&wrong.address().unwrap(), placement()).await;
+    assert!(refused.unwrap_err().to_string().contains("certificate"));
+
+    let redis = config.address().unwrap();
+    let mut producer = paceline_frames::Producer::connect(&redis, placement()).await.unwrap();
+    for number in 0..20_u64 {
+        let data = &number.to_le_bytes();
+        let (camera, format) = ("cam-0", Format::Raw);
+        producer.add(&NewFrame { camera, number, taken_ms: 1, format, data }).unwrap();
+    }
+    assert!(producer.flush().await.unwrap().iter().all(Option::is_none));
+
+    let running = Running::start(config.clone(), rig::quick_models());
+    let totals = running.settled().await;
+    assert_eq!((totals.committed, totals.unaccounted()), (20, 0));
+    assert_eq!(rig::results(&server, &config).await["cam-0"], (0..20).collect::<Vec<u64>>());
+    running.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

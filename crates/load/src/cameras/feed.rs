@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use paceline_frames::{AddError, NewFrame, Placement, Producer};
+use paceline_frames::{AddError, Address, NewFrame, Placement, Producer};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Payloads, Schedule, schedule::camera_name};
@@ -60,12 +60,12 @@ impl Feed {
     ///
     /// When it cannot be reached.
     pub async fn connect(
-        url: &str,
+        redis: &Address,
         placement: Placement,
         payloads: Payloads,
         schedule: Schedule,
     ) -> Result<Self, FeedError> {
-        let producer = Producer::connect(url, placement).await?;
+        let producer = Producer::connect(redis, placement).await?;
         let names = (0..schedule.cameras).map(camera_name).collect();
         let fed = Fed { added: vec![0; schedule.cameras as usize], ..Fed::default() };
         Ok(Self { producer, payloads, schedule, names, next: 0, fed })

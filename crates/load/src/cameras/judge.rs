@@ -6,11 +6,13 @@
 use std::{collections::HashMap, time::Duration};
 
 use hdrhistogram::Histogram;
-use paceline_frames::{Label, Shards};
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value, aio::MultiplexedConnection};
+use paceline_frames::{Address, Label, Shards, address::Wire};
+use redis::{Cmd, RedisError, Value, aio::MultiplexedConnection};
 
 use super::payload::is_own;
 
+/// Longest that Redis may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Most results of a shard that are read at once.
 const PAGE: usize = 1000;
 /// Most shards that are asked at once.
@@ -37,7 +39,7 @@ pub struct Seen {
 
 /// Looks at the results of simulated cameras.
 pub struct Judge {
-    connection: MultiplexedConnection,
+    wire: Wire,
     shards: Vec<Shard>,
     cameras: HashMap<String, Camera>,
     /// Whether results of raw frames are their inputs.
@@ -80,19 +82,18 @@ impl Judge {
     /// # Errors
     ///
     /// When Redis cannot be asked.
-    pub async fn connect(url: &str, shards: &Shards, echoes: bool) -> Result<Self, RedisError> {
-        let patience = Some(Duration::from_secs(30));
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(patience)
-            .set_response_timeout(patience);
-        let client = Client::open(url)?;
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    pub async fn connect(
+        redis: &Address,
+        shards: &Shards,
+        echoes: bool,
+    ) -> Result<Self, RedisError> {
+        let mut wire = redis.connect(Some(PATIENCE)).await?;
         let mut own = Vec::new();
         for shard in shards.all() {
             let (results, ledger) = (shards.results(shard), shards.ledger(shard));
             let mut newest = redis::cmd("XREVRANGE");
             newest.arg(&results).arg("+").arg("-").arg("COUNT").arg(1);
-            let newest = newest.query_async(&mut connection).await?;
+            let newest = newest.query_async(&mut wire.connection).await?;
             let last = entries(newest).into_iter().next().map_or("0-0".to_owned(), |(id, _)| id);
             own.push(Shard { results, ledger, last });
         }
@@ -108,7 +109,7 @@ impl Judge {
             endings: HashMap::new(),
         };
         let mut judge = Self {
-            connection,
+            wire,
             shards: own,
             cameras: HashMap::new(),
             echoes,
@@ -144,7 +145,7 @@ impl Judge {
                 for at in some {
                     read.arg(&self.shards[*at].last);
                 }
-                for (key, found) in streams(ask(&mut self.connection, read).await?) {
+                for (key, found) in streams(ask(&mut self.wire.connection, read).await?) {
                     let Some(at) = some.iter().find(|at| self.shards[**at].results == key) else {
                         continue;
                     };
@@ -204,7 +205,8 @@ impl Judge {
         for shard in &self.shards {
             pipeline.cmd("HGETALL").arg(&shard.ledger);
         }
-        let all: Vec<HashMap<String, u64>> = pipeline.query_async(&mut self.connection).await?;
+        let all: Vec<HashMap<String, u64>> =
+            pipeline.query_async(&mut self.wire.connection).await?;
         let mut sum: HashMap<String, u64> = HashMap::new();
         for (name, n) in all.into_iter().flatten() {
             *sum.entry(name).or_default() += n;

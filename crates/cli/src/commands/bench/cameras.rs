@@ -11,6 +11,7 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
 use clap::Args;
+use paceline_frames::{Address, TlsFiles};
 use paceline_load::{
     Search,
     cameras::{Judge, RedisServer},
@@ -163,8 +164,9 @@ async fn judged(
     seconds: u64,
     server: Option<&OwnServer>,
 ) -> anyhow::Result<Report> {
-    let mut cameras = frames.feed(redis).await?;
-    let mut judge = Judge::connect(redis, &frames.shards(), echoes(frames)).await?;
+    let address = Address::new(redis, &TlsFiles::default())?;
+    let mut cameras = frames.feed(&address).await?;
+    let mut judge = Judge::connect(&address, &frames.shards(), echoes(frames)).await?;
     let usage = || server.map(|server| Usage::of(&server.pid()));
     let warm = cameras.run(WARM_UP).await?.all();
     judge.time_from(paceline_load::cameras::now_ms());

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use paceline_frames::Placement;
+use paceline_frames::{Address, Placement, TlsFiles};
 use paceline_load::cameras::{Reader, RedisServer, read_as_seed};
 use tokio::time::{Instant, sleep};
 
@@ -53,7 +53,7 @@ pub(super) async fn measure(
         .spawn();
     let child = Process(child.context("the reader did not start")?);
     sleep(BEGIN).await;
-    let mut feed = frames.feed(redis).await?;
+    let mut feed = frames.feed(&Address::new(redis, &TlsFiles::default())?).await?;
     let warm = feed.run(Duration::from_secs(1)).await?.all();
     let before = (RedisServer::cpu_seconds(redis).await?, Usage::of(&child.0.id()));
     let began = Instant::now();
