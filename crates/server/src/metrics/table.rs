@@ -59,7 +59,7 @@ families! {
 
     ACCEPTED: Counter "paceline_items_accepted_total" ["model", "version"] "Items taken into the queue. An item is a request, or a part of one that is too large for a batch.";
     REFUSED: Counter "paceline_items_refused_total" ["model", "version", "reason"] "Items not taken: queue_full, hopeless (no answer was possible in time), too_large or closed.";
-    DROPPED: Counter "paceline_items_dropped_total" ["model", "version", "reason"] "Items that left the queue without a call: cancelled, expired, or too_late (no answer was possible in time any more).";
+    DROPPED: Counter "paceline_items_dropped_total" ["model", "version", "reason"] "Items that left the queue without a call: cancelled, expired, too_late (no answer was possible in time any more), or gave_way (there was no room, and somebody else waited with less).";
     FAILED: Counter "paceline_items_failed_total" ["model", "version"] "Items that left in a batch and have no result.";
     MISSES: Counter "paceline_deadline_misses_total" ["model", "version"] "Items that missed their deadline: refused as hopeless, dropped for it, or answered late.";
     WAIT: Histogram "paceline_queue_wait_seconds" ["model", "version"] "From when an item was taken in until its batch left.";
