@@ -59,10 +59,12 @@ mod tests {
     }
 
     #[test]
-    fn powers_of_two_are_their_own_edges() {
+    fn an_edge_is_in_the_bucket_that_it_ends() {
         let bucket = |length| Buckets::PowersOfTwo.bucket(length);
+        let given = Buckets::Edges(vec![100, 400]);
 
         assert_eq!([1, 2, 3, 4, 5, 8, 9].map(bucket), [0, 1, 2, 2, 3, 3, 4]);
         assert_eq!(Buckets::PowersOfTwo.edge(bucket(600)), Some(1024));
+        assert_eq!([1, 100, 101, 400, 401].map(|length| given.bucket(length)), [0, 0, 1, 1, 2]);
     }
 }

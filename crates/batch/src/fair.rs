@@ -170,11 +170,13 @@ mod tests {
         fair.insert('b', Standing { start: 0, urgency: 3 });
         fair.insert('d', Standing { start: 5, urgency: 1 });
         assert_eq!(fair.first(), Some('b'));
+        assert_eq!((fair.len(), fair.last_urgency()), (3, Some(9)), "the debtor is counted");
 
         fair.remove('b', Standing { start: 0, urgency: 3 });
         assert_eq!(fair.first(), Some('a'));
 
         fair.remove('a', Standing { start: 0, urgency: 9 });
         assert_eq!(fair.first(), Some('d'), "a debtor is better than an idle device");
+        assert_eq!((fair.len(), fair.last_urgency()), (1, None));
     }
 }

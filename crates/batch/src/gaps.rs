@@ -302,6 +302,11 @@ mod tests {
         worth(gaps, 7, &ask, now)
     }
 
+    /// A gap of so many microseconds as far as it is told from others: its bin's end.
+    fn usual(micros: u64) -> Duration {
+        Duration::from_nanos(as_u64(upper(bin(micros * 1000))))
+    }
+
     #[test]
     fn bins_are_where_their_borders_say() {
         for gap in [0, 1024, 1536, 2047, 2048, 5_000_000, 40_000_000, 16_000_000_000] {
@@ -381,5 +386,91 @@ mod tests {
         let owner = 7 + PLACES as u64;
         let ask = Ask { n_waiting: 1.0, saving: 5.0 * MS, resolution: 0.0 };
         assert_eq!(worth(&gaps, owner, &ask, now), None);
+    }
+
+    #[test]
+    fn what_came_long_ago_is_forgotten_however_many_come() {
+        let (mut gaps, mut now) = after(&[1_000], 1_000);
+        assert_eq!(gaps.median(7), Some(usual(1_000)));
+        // Twelve thousand: the weights, which only grow, would leave the range of numbers.
+        for n in 1..=12_000 {
+            now = now.after(Duration::from_millis(if n % 2 == 0 { 40 } else { 100 }));
+            gaps.arrived(7, now);
+            let place = &gaps.places[index(7)].arrived;
+            let sum: f32 = place.bins.iter().map(|bin| bin.weight).sum();
+            assert!((sum / place.total - 1.0).abs() < 0.01, "after {n}");
+            assert!(place.total / place.unit < MEMORY + 2.0, "after {n}");
+            for bin in place.bins.iter().filter(|bin| 0.0 < bin.weight) {
+                let mean = bin.nanos / bin.weight / MS;
+                assert!([1.0, 40.0, 100.0].iter().any(|gap| (mean / gap - 1.0).abs() < 0.01));
+            }
+            if n == 300 {
+                assert!(Some(usual(40_000)) <= gaps.median(7), "300 new ones outweigh 1000 old");
+            }
+        }
+    }
+
+    #[test]
+    fn a_few_gaps_foretell_nothing() {
+        let (few, now) = after(&[1_000], 5);
+        assert_eq!((few.median(7), wait(&few, now, 1.0, 50.0)), (None, None), "four gaps");
+
+        let (enough, now) = after(&[1_000], 6);
+        assert_eq!(enough.median(7), Some(usual(1_000)));
+        assert!(wait(&enough, now, 1.0, 50.0).is_some());
+    }
+
+    #[test]
+    fn the_usual_gap_is_the_one_that_half_of_all_are_not_longer_than() {
+        let (gaps, _) = after(&[10_000, 900, 10_000], 40);
+
+        assert_eq!(gaps.median(7), Some(usual(10_000)));
+        assert_eq!(gaps.median(7 + PLACES as u64), None, "a stranger's");
+    }
+
+    #[test]
+    fn a_gap_that_lasts_counts_its_bin_for_what_is_left_of_it() {
+        let (gaps, last) = after(&[40_000], 40);
+        let since = gaps.since(7).unwrap();
+        let share = |micros| {
+            let (still, partly) = since.still(last.after(Duration::from_micros(micros)));
+            assert!((still - partly).abs() < 1e-3 * since.total, "there is no longer bin");
+            still / since.total
+        };
+
+        // The bin is from 33.55 to 50.33 ms.
+        assert!((share(33_555) - 1.0).abs() < 0.001);
+        assert!((share(42_000) - 0.4966).abs() < 0.001);
+        assert!(share(50_330) < 0.001);
+    }
+
+    #[test]
+    fn a_wait_is_worth_its_chance_and_costs_what_all_wait_on_average() {
+        let (gaps, last) = after(&[10_000, 900], 200);
+        let now = last.after(Duration::from_micros(500));
+        let ask = Ask { n_waiting: 2.0, saving: 3.0 * MS, resolution: 0.0 };
+
+        let worth = gaps.since(7).unwrap().worth_waiting(&ask, now).unwrap();
+
+        // Half come after 0.9 ms, which is 0.4 ms from now; for the others, two wait in vain until
+        // the bin's end at 1.049 ms.
+        assert_eq!(worth.until.since(last), usual(900));
+        assert!((worth.chance - 0.5).abs() < 0.01, "{worth:?}");
+        assert!((worth.cost / MS - 2.0 * (0.5 * 0.4 + 0.5 * 0.549)).abs() < 0.02, "{worth:?}");
+        // Half a chance to save 1.5 ms is worth less than that.
+        let ask = Ask { saving: 1.5 * MS, ..ask };
+        assert!(gaps.since(7).unwrap().worth_waiting(&ask, now).is_none());
+    }
+
+    #[test]
+    fn owners_with_places_of_their_own_do_not_disturb_each_other() {
+        let mut gaps = Gaps::new();
+        let mut now = Moment::START;
+        for _ in 0..40 {
+            now = now.after(Duration::from_millis(1));
+            (0..PLACES as u64).for_each(|owner| gaps.arrived(owner, now));
+        }
+
+        assert!((0..PLACES as u64).all(|owner| gaps.median(owner) == Some(usual(1_000))));
     }
 }

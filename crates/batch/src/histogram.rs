@@ -145,7 +145,14 @@ mod tests {
             let mut merged = count(&values[..cut]);
             merged.merge(&count(&values[cut..]));
 
-            prop_assert_eq!(merged, count(&values));
+            prop_assert_eq!(&merged, &count(&values));
+
+            let mut counts = [0; Histogram::BINS];
+            for &value in &values {
+                counts[Histogram::bin(value)] += 1;
+            }
+            let sum = values.iter().map(|&value| u128::from(value)).sum();
+            prop_assert_eq!(Histogram::from_counts(&counts, sum), merged);
         }
     }
 
@@ -155,9 +162,23 @@ mod tests {
         (1..=7).for_each(|value| histogram.record(value));
 
         assert_eq!((histogram.quantile(0.5), histogram.quantile(1.0)), (4, 7));
+        for value in 0..1000 {
+            assert!(value <= Histogram::edge(Histogram::bin(value)), "{value}");
+        }
         for power in 0..64 {
             assert_eq!(Histogram::edge(Histogram::bin(1 << power)), 1 << power);
         }
         assert_eq!(Histogram::default().quantile(0.99), 0);
+    }
+
+    #[test]
+    fn the_mean_is_exact_and_of_nothing_it_is_nothing() {
+        let mut histogram = Histogram::default();
+        assert!(histogram.mean().abs() < f64::EPSILON);
+
+        for value in [1000, 2000, 4500] {
+            histogram.record(value);
+        }
+        assert!((histogram.mean() - 2500.0).abs() < 1e-9, "{}", histogram.mean());
     }
 }

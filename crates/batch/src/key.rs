@@ -83,6 +83,17 @@ mod tests {
     }
 
     #[test]
+    fn keys_are_told_apart_by_half_of_them_too() {
+        let keys: Vec<Key> = (0..100).map(|content| Key::of(&content)).collect();
+        let distinct = |of: &dyn Fn(&Key) -> u64| {
+            keys.iter().map(of).collect::<std::collections::HashSet<_>>().len()
+        };
+
+        assert_eq!(distinct(&|key| key.low64()), 100);
+        assert_eq!(distinct(&|key| rustc_hash::FxBuildHasher.hash_one(key)), 100, "in a table");
+    }
+
+    #[test]
     fn a_unique_key_is_nobody_elses() {
         let keys: std::collections::HashSet<Key> = (0..1000).map(|_| Key::unique()).collect();
 

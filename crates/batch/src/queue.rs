@@ -212,3 +212,18 @@ impl Queue {
         self.fair.last_urgency().is_none_or(|last| last <= urgency)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_buckets_each_have_arrivals_of_their_own() {
+        let owner = |key, bucket| Queue::new(key, bucket, 0).owner();
+        let keys = [Key::ANY, Key::of(&1), Key::of(&2)];
+        let owners: std::collections::HashSet<u64> =
+            keys.iter().flat_map(|&key| (0..8).map(move |bucket| owner(key, bucket))).collect();
+
+        assert_eq!(owners.len(), 24);
+    }
+}
