@@ -86,3 +86,40 @@ impl Limits {
         at.checked_sub(1).map(|at| self.sizes[at])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    #[test]
+    fn a_batch_is_padded_to_the_next_size_and_fills_the_one_below() {
+        let limits = Settings { sizes: vec![4, 8], ..Settings::default() }.validate().unwrap();
+
+        assert_eq!([1, 4, 5, 8].map(|rows| limits.padded_rows(rows)), [4, 4, 8, 8]);
+        assert_eq!(
+            [3, 4, 7, 8].map(|rows| limits.filled_size(rows)),
+            [None, Some(4), Some(4), Some(8)]
+        );
+        let any = Settings::default().validate().unwrap();
+        assert_eq!((any.padded_rows(5), any.filled_size(5)), (5, None));
+    }
+
+    #[test]
+    fn rows_are_as_many_as_are_allowed_and_can_be_paid_for_when_padded() {
+        let settings = Settings {
+            max_items: Some(32),
+            max_cost: Some(1000),
+            buckets: Buckets::Edges(vec![100, 400]),
+            queue_items: Some(70),
+            queue_bytes: Some(5000),
+            ..Settings::default()
+        };
+        let limits = settings.validate().unwrap();
+        assert_eq!([50, 100, 101, 500].map(|length| limits.max_rows(length)), [10, 10, 2, 2]);
+        assert_eq!((limits.queue_items(), limits.queue_bytes()), (70, 5000));
+
+        let unpadded = Settings { buckets: Buckets::None, ..settings }.validate().unwrap();
+        assert_eq!([0, 10, 50].map(|length| unpadded.max_rows(length)), [32, 32, 20]);
+    }
+}

@@ -233,3 +233,81 @@ fn begin_by(done: Moment, takes: f32) -> Moment {
     }
     Moment::at(done.since(Moment::at(to_duration(takes))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Settings, gaps::Gaps, latency::LatencyTable};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn learned(points: &[(usize, Duration)]) -> LatencyTable {
+        let mut table = LatencyTable::default();
+        for &(rows, took) in points {
+            table.teach(0, rows, took);
+        }
+        table
+    }
+
+    /// One item came alone, and nothing hurries.
+    fn view<'a>(limits: &'a Limits, table: &'a LatencyTable) -> View<'a> {
+        View {
+            limits,
+            curve: table.curve(0),
+            since: None,
+            n_items: 1,
+            rows: 1,
+            is_full: false,
+            oldest: Moment::START,
+            soonest: Moment::NEVER,
+            wanted: None,
+            reserve: 0.0,
+            held_since: None,
+            is_closing: false,
+            resolution: 0.0,
+        }
+    }
+
+    #[test]
+    fn one_more_row_saves_the_call_that_it_would_have_had_to_itself() {
+        let table = learned(&[(1, 10 * MS), (2, 13 * MS), (4, 16 * MS)]);
+        let saving = |settings: &Settings, rows| {
+            let limits = settings.validate().unwrap();
+            let view = View { rows, ..view(&limits, &table) };
+            to_duration(merge_saving(&view, table.curve(0).unwrap()))
+        };
+
+        let any = Settings::default();
+        assert_eq!([1, 2, 3].map(|rows| saving(&any, rows)), [7 * MS, 17 * MS / 2, 17 * MS / 2]);
+        let padded = Settings { sizes: vec![1, 2, 4], ..any };
+        assert_eq!([1, 2, 3].map(|rows| saving(&padded, rows)), [7 * MS, 7 * MS, 10 * MS]);
+    }
+
+    #[test]
+    fn calls_that_are_over_before_a_timer_fires_are_never_waited_for() {
+        let mut gaps = Gaps::new();
+        let mut now = Moment::START;
+        for _ in 0..100 {
+            now = now.after(Duration::from_micros(2));
+            gaps.arrived(7, now);
+        }
+        let limits = Settings::default().validate().unwrap();
+        let judged = |micros| {
+            let table = learned(&[(1, Duration::from_micros(micros))]);
+            judge(&View { since: gaps.since(7), ..view(&limits, &table) }, now)
+        };
+
+        let short = judged(40);
+        assert_eq!(short.verdict, Verdict::Fire(FireReason::FastPath));
+        assert_eq!(short.why, Why::CallsAreShort(Duration::from_micros(40)));
+        assert!(matches!(judged(60).why, Why::Pays { .. }));
+    }
+
+    #[test]
+    fn reasons_are_written_in_metrics_as_they_always_were() {
+        assert_eq!(
+            FireReason::ALL.map(FireReason::as_str),
+            ["fast_path", "full", "early", "wait_over", "deadline", "drain"]
+        );
+    }
+}
