@@ -730,7 +730,7 @@ impl<P, S> Scheduler<P, S> {
         };
         let merged = self.mean(curve, rows);
         let split = self.mean(curve, filled) + self.mean(curve, rows - filled);
-        if filled < rows && split < merged { filled } else { max_items }
+        if split < merged { filled } else { max_items }
     }
 
     /// Whether an item can no longer be answered in time by a batch of `rows` rows.
@@ -990,4 +990,72 @@ impl<P, S> Scheduler<P, S> {
 #[expect(clippy::cast_precision_loss, reason = "few queues, few rows")]
 fn as_f32(count: usize) -> f32 {
     count as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use proptest::prelude::*;
+
+    /// Whether shares are counted once so many are left of a queue that was full; the oldest item
+    /// holds so much of a hundred bytes.
+    fn counts_shares(n_left: usize, oldest: usize) -> bool {
+        let settings = Settings {
+            max_items: Some(4),
+            queue_items: Some(8),
+            queue_bytes: Some(100),
+            ..Settings::default()
+        };
+        let mut scheduler: Scheduler<()> = Scheduler::new(settings.validate().unwrap());
+        let mut offer = |client, bytes| {
+            let tag = Tag { client: Some(client), bytes, ..Tag::default() };
+            scheduler.offer((), &tag, None, Moment::START).unwrap()
+        };
+        let mut ids = vec![offer(1, oldest)];
+        ids.extend((1..8).map(|_| offer(1, 0)));
+        // The newest of the first client's gives way.
+        *ids.last_mut().unwrap() = offer(2, 0);
+        assert!(scheduler.shares.is_some());
+        for id in ids.drain(n_left..).rev() {
+            scheduler.withdraw(id, Moment::START).unwrap();
+        }
+        scheduler.shares.is_some()
+    }
+
+    #[test]
+    fn shares_are_counted_until_a_full_queue_is_half_empty() {
+        assert!(counts_shares(7, 0) && counts_shares(4, 0) && !counts_shares(3, 0), "of places");
+        assert!(counts_shares(1, 50) && !counts_shares(1, 49), "and of memory");
+    }
+
+    proptest! {
+        #[test]
+        fn there_is_room_exactly_where_an_item_is_not_refused_for_want_of_it(
+            sizes in prop::collection::vec(1_usize..40, 1..40),
+            is_closed: bool,
+        ) {
+            let settings = Settings {
+                max_items: Some(4),
+                queue_items: Some(8),
+                queue_bytes: Some(100),
+                ..Settings::default()
+            };
+            let mut scheduler: Scheduler<()> = Scheduler::new(settings.validate().unwrap());
+            for bytes in sizes {
+                let tag = Tag { bytes, ..Tag::default() };
+                let has_room = scheduler.has_room(&tag);
+                let offered = scheduler.offer((), &tag, None, Moment::START);
+                let is_full = matches!(
+                    offered,
+                    Err((Refused::QueueFull(_) | Refused::QueueBytesFull(_), ()))
+                );
+                prop_assert_eq!(has_room, !is_full);
+            }
+            if is_closed {
+                scheduler.close();
+                prop_assert!(scheduler.has_room(&Tag::default()), "whoever waits is told");
+            }
+        }
+    }
 }

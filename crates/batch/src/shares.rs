@@ -135,3 +135,24 @@ fn rank<N: Ord + Copy>(
         most.insert((*load, name));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    #[test]
+    fn an_item_weighs_its_part_of_the_places_and_of_the_memory() {
+        let settings = Settings {
+            max_items: Some(4),
+            queue_items: Some(8),
+            queue_bytes: Some(100),
+            ..Settings::default()
+        };
+        let shares = Shares::new(&settings.validate().unwrap());
+        let place = shares.weight(0);
+
+        assert_eq!(shares.weight(100), place + 8 * place, "all of the memory is all of the places");
+        assert_eq!(shares.weight(25), place + 2 * place);
+    }
+}

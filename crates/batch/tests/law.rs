@@ -156,8 +156,16 @@ impl World {
                 }
             }
             Step::Pull => {
-                if let Next::Batch(batch) = self.scheduler.next(self.now) {
-                    self.board(batch);
+                let peeked = self.scheduler.peek(self.now);
+                match self.scheduler.next(self.now) {
+                    Next::Batch(batch) => {
+                        assert_eq!(peeked, Ok(()), "as foretold");
+                        self.board(batch);
+                    }
+                    // All that would have gone came too late.
+                    _ if self.scheduler.has_left() => {}
+                    Next::HoldUntil(until) => assert_eq!(peeked, Err(until)),
+                    Next::Nothing => assert_eq!(peeked, Err(Moment::NEVER)),
                 }
             }
             Step::Finish { is_good } => {

@@ -42,6 +42,18 @@ fn gave_way(scheduler: &mut Scheduler<u64>) -> Vec<u64> {
 }
 
 #[test]
+fn nobody_gives_way_to_what_would_take_too_many() {
+    let settings = Settings { queue_items: Some(1000), queue_bytes: Some(1000), ..settings() };
+    let mut scheduler: Scheduler<u64> = Scheduler::new(settings.validate().unwrap());
+    assert_eq!(offer(&mut scheduler, 1000, &Tag { bytes: 1, ..tag(1, 0) }), 1000);
+
+    assert_eq!(offer(&mut scheduler, 1, &Tag { bytes: 65, ..tag(2, 0) }), 0);
+    assert_eq!((gave_way(&mut scheduler), scheduler.n_waiting()), (vec![], 1000));
+    assert_eq!(offer(&mut scheduler, 1, &Tag { bytes: 64, ..tag(2, 0) }), 1);
+    assert_eq!((gave_way(&mut scheduler).len(), scheduler.n_waiting()), (64, 937));
+}
+
+#[test]
 fn whoever_floods_gives_way_until_all_have_the_same() {
     let mut scheduler = scheduler();
     assert_eq!(offer(&mut scheduler, 50, &tag(1, 0)), ROOM, "alone, one may have it all");

@@ -255,5 +255,48 @@ mod tests {
         assert!(told.usual_gap.unwrap() < 2 * MS);
         assert!(matches!(told.decision.why, Why::Pays { .. }), "{}", told.decision);
         assert!(told.decision.to_string().contains("be held for at most"), "{}", told.decision);
+        assert!(told.decision.to_string().contains("one more comes"), "{}", told.decision);
+    }
+
+    #[test]
+    fn where_nothing_waits_one_item_is_imagined() {
+        let told = |settings: &Settings| {
+            let scheduler: Scheduler<()> = Scheduler::new(settings.validate().unwrap());
+            scheduler.explain(Moment::START).queues[0].decision.why
+        };
+        let fixed = Settings { policy: crate::PolicyName::Fixed, ..Settings::default() };
+
+        assert_eq!(told(&fixed), Why::Clock(2 * MS));
+        let early = Settings { max_items: Some(4), early_fire: Some(0.25), ..fixed };
+        assert_eq!(told(&early), Why::EnoughRows(1));
+        assert_eq!(told(&Settings { max_items: Some(1), ..Settings::default() }), Why::Full);
+        assert_eq!(told(&Settings::default()), Why::NothingLearned);
+    }
+
+    #[test]
+    fn the_time_that_is_left_is_told_where_it_is_bounded() {
+        let mut scheduler: Scheduler<()> = Scheduler::new(Settings::default().validate().unwrap());
+        scheduler.offer((), &Tag::default(), None, Moment::START).unwrap();
+        let deadline = |scheduler: &Scheduler<()>| {
+            scheduler.explain(Moment::START.after(MS)).queues[0].deadline
+        };
+        assert_eq!(deadline(&scheduler), None);
+
+        let tag = Tag { timeout: Some(50 * MS), ..Tag::default() };
+        scheduler.offer((), &tag, None, Moment::START).unwrap();
+        assert_eq!(deadline(&scheduler), Some(49 * MS));
+    }
+
+    #[test]
+    fn where_no_queue_is_left_the_last_one_is_told_of() {
+        let mut scheduler: Scheduler<()> = Scheduler::new(Settings::default().validate().unwrap());
+        let tag = Tag { key: Key::unique(), ..Tag::default() };
+        scheduler.offer((), &tag, None, Moment::START).unwrap();
+        let Next::Batch(batch) = scheduler.next(Moment::START) else { panic!("one item waits") };
+        scheduler.finish(batch.flight, crate::Landing::default(), [], Moment::START);
+
+        let told = scheduler.explain(Moment::START);
+
+        assert_eq!((told.n_queues, told.queues[0].key), (0, tag.key));
     }
 }
