@@ -84,6 +84,19 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    #[test]
+    fn what_a_past_crowd_needed_is_given_back() {
+        let mut sorted = Sorted::new();
+        (0..1000).for_each(|entry| assert!(sorted.insert(entry)));
+        while sorted.pop_first().is_some() {}
+
+        sorted.trim(64);
+        assert!((64..1000).contains(&sorted.0.capacity()), "{}", sorted.0.capacity());
+        sorted.insert(1);
+        sorted.clear();
+        assert_eq!((sorted.len(), sorted.0.capacity()), (0, 0));
+    }
+
     proptest! {
         #[test]
         fn it_does_what_a_tree_does(steps in prop::collection::vec((0_u8..4, 0_u8..32), 0..200)) {
