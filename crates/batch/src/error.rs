@@ -146,3 +146,16 @@ impl Dropped {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_written_in_metrics_as_they_always_were() {
+        assert_eq!(
+            Dropped::ALL.map(Dropped::as_str),
+            ["cancelled", "expired", "too_late", "gave_way"]
+        );
+    }
+}

@@ -110,6 +110,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn padding_is_what_was_run_and_not_asked_for() {
+        let half = BatchRecord { padded_units: 8, useful_units: 6, ..record() };
+
+        assert!((half.padding_share() - 0.25).abs() < 1e-9);
+        assert!(padding_share(0, 0).abs() < 1e-9, "nothing was run");
+    }
+
     proptest! {
         #[test]
         fn a_follower_sees_each_batch_once_and_in_order_unless_it_falls_behind(

@@ -367,6 +367,10 @@ mod tests {
                 "sizes is [4, 2]; it must be a rising list of numbers from 1",
             ),
             (
+                Settings { sizes: vec![4, 4], ..default() },
+                "sizes is [4, 4]; it must be a rising list of numbers from 1",
+            ),
+            (
                 Settings { sizes: vec![4, 8], max_items: Some(16), ..default() },
                 "max_items is 16; it must be the largest of sizes, 8, or be left out",
             ),
@@ -376,12 +380,20 @@ mod tests {
             ),
             (Settings { max_cost: Some(0), ..default() }, "max_cost is 0; it must be at least 1"),
             (
+                Settings { queue_bytes: Some(0), ..default() },
+                "queue_bytes is 0; it must be at least 1",
+            ),
+            (
                 Settings { early_fire: Some(0.5), ..default() },
                 "early_fire is 0.5; it belongs to policy = \"fixed\"; leave it out or set that",
             ),
             (
                 Settings { policy: PolicyName::Fixed, early_fire: Some(1.5), ..default() },
                 "early_fire is 1.5; it must be above 0 and at most 1",
+            ),
+            (
+                Settings { policy: PolicyName::Fixed, early_fire: Some(0.0), ..default() },
+                "early_fire is 0; it must be above 0 and at most 1",
             ),
             (
                 Settings {
@@ -398,6 +410,14 @@ mod tests {
             (
                 Settings { buckets: Buckets::Edges(vec![]), ..default() },
                 "buckets is []; it must be 1 to 64 rising numbers from 1",
+            ),
+            (
+                Settings { buckets: Buckets::Edges(vec![0, 5]), ..default() },
+                "buckets is [0, 5]; it must be 1 to 64 rising numbers from 1",
+            ),
+            (
+                Settings { buckets: Buckets::Edges(vec![5, 5]), ..default() },
+                "buckets is [5, 5]; it must be 1 to 64 rising numbers from 1",
             ),
         ];
         for (settings, sentence) in cases {
@@ -427,7 +447,12 @@ mod tests {
         let settings: Settings = toml::from_str(text).unwrap();
 
         assert_eq!(settings.max_wait, Some(Duration::from_micros(1500)));
-        assert_eq!(toml::from_str::<Settings>(&toml::to_string(&settings).unwrap()), Ok(settings));
+        for buckets in [settings.buckets.clone(), Buckets::None, Buckets::PowersOfTwo] {
+            let settings = Settings { buckets, ..settings.clone() };
+            let written = toml::to_string(&settings).unwrap();
+            assert_eq!(toml::from_str::<Settings>(&written), Ok(settings), "{written}");
+        }
+        assert_eq!(settings.buckets, Buckets::Edges(vec![100, 400]));
         let refused = |text| toml::from_str::<Settings>(text).unwrap_err().to_string();
         assert!(refused("max_wat = \"1ms\"").contains("unknown field `max_wat`"));
         assert!(refused("max_wait = \"soon\"").contains("`soon` is no duration"));

@@ -188,3 +188,88 @@ impl Stats {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// One in which everything was counted three times.
+    fn thrice() -> Stats {
+        let mut histogram = Histogram::default();
+        (0..3).for_each(|_| histogram.record(3));
+        Stats {
+            accepted: 3,
+            refused_full: 3,
+            refused_hopeless: 3,
+            refused_too_large: 3,
+            refused_closed: 3,
+            dropped: [3; Dropped::ALL.len()],
+            batches: [3; 6],
+            failed_calls: 3,
+            failed: 3,
+            late: 3,
+            batch_rows: histogram.clone(),
+            wait: histogram.clone(),
+            execution: histogram.clone(),
+            prediction: histogram,
+            padded_units: 12,
+            useful_units: 3,
+            waiting_items: 3,
+            waiting_bytes: 3,
+            in_flight: 3,
+            n_batches: 3,
+            counts_steps: false,
+        }
+    }
+
+    #[test]
+    fn two_batchers_add_up_in_everything_that_is_counted() {
+        let mut sum = thrice();
+
+        sum.merge(&thrice());
+
+        let doubled = format!("{:?}", thrice()).replace('3', "6").replace("12", "24");
+        // What was counted is still a three.
+        assert_eq!(format!("{sum:?}"), doubled.replace("{6: 6}", "{3: 6}"));
+        assert_eq!(sum.refused_by_reason().map(|(_, count)| count), [6; 4]);
+        assert_eq!(sum.deadline_misses(), 24);
+        assert!((sum.padding_share() - 0.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn reasons_are_written_in_metrics_as_they_always_were() {
+        let stats = Stats { refused_hopeless: 5, ..Stats::default() };
+
+        assert_eq!(
+            stats.refused_by_reason(),
+            [("queue_full", 0), ("hopeless", 5), ("too_large", 0), ("closed", 0)]
+        );
+    }
+
+    #[test]
+    fn a_batch_is_counted_by_its_rows_its_waits_and_what_it_pads() {
+        let facts = BatchFacts { rows: 3, padded_rows: 4, padded_length: 10, ..BatchFacts::NONE };
+        let mut stats = Stats::default();
+
+        let record = stats.fired(facts, [MS, 3 * MS].into_iter(), 25, Moment::START);
+
+        assert_eq!((record.items, record.mean_wait, record.longest_wait), (2, 2 * MS, 3 * MS));
+        assert_eq!((record.useful_units, record.padded_units), (25, 40));
+        assert_eq!((stats.wait.count(), stats.wait.sum()), (2, 4_000_000));
+        assert_eq!((stats.batch_rows.count(), stats.batch_rows.sum()), (1, 3));
+        assert_eq!(stats.batches_fired(facts.fired), 1);
+        assert_eq!(stats.batches_fired(FireReason::Drain), 0);
+
+        let unmeasured = BatchFacts { padded_length: 0, ..facts };
+        let record = stats.fired(unmeasured, [MS].into_iter(), 0, Moment::START);
+        assert_eq!((record.useful_units, record.padded_units), (3, 4), "a row counts as one");
+        assert_eq!((stats.useful_units, stats.padded_units), (28, 44));
+
+        stats.executed(2 * MS, Some(1.5));
+        stats.executed(2 * MS, None);
+        assert_eq!((stats.execution.count(), stats.execution.sum()), (2, 4_000_000));
+        assert_eq!((stats.prediction.count(), stats.prediction.sum()), (1, 1500));
+    }
+}

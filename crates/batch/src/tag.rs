@@ -88,3 +88,15 @@ impl Default for Tag {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_priority_is_its_number_up_to_the_lowest() {
+        let number = |level| Priority::level(level).number();
+
+        assert_eq!([0, 1, 2, 7, 8, 300].map(number), [0, 1, 2, 7, 7, 7]);
+    }
+}

@@ -1,6 +1,8 @@
 //! When batches leave, to the millisecond.
 
-use paceline_batch::{FireReason, Key, PolicyName, Refused, Settings, Tag};
+use std::time::Duration;
+
+use paceline_batch::{Batcher, FireReason, Key, PolicyName, Refused, Runner, Settings, Tag};
 use tokio::time::{Instant, sleep};
 
 use crate::{Echo, millis, start};
@@ -169,6 +171,8 @@ async fn what_can_never_fit_is_refused_with_what_would() {
         Refused::TooManyBytes { bytes: 1001, max: 1000 }
     ));
     assert_eq!(batcher.stats().refused_too_large, 3);
+    let largest = Tag { rows: 4, cost: 100, bytes: 1000, ..Tag::default() };
+    assert_eq!(batcher.try_submit(1, &largest).unwrap().await.unwrap(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,4 +227,71 @@ async fn two_groups_of_clients_become_one() {
 
     let sizes: Vec<usize> = echo.calls().iter().map(Vec::len).collect();
     assert!(sizes.iter().skip(10).take(15).all(|&size| size == 16), "{sizes:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_that_was_just_answered_rides_with_whoever_waited_meanwhile() {
+    let echo = Echo::taking(10);
+    let batcher = start(&Settings::default(), &echo, 1);
+    let crowd: Vec<_> = (0..4)
+        .map(|item| {
+            let ticket = batcher.try_submit(item, &Tag::default()).unwrap();
+            let batcher = batcher.clone();
+            tokio::spawn(async move {
+                ticket.await.unwrap();
+                batcher.submit(item + 10, &Tag::default()).await.unwrap().await.unwrap()
+            })
+        })
+        .collect();
+    sleep(millis(1)).await;
+
+    let other = batcher.try_submit(99, &Tag::default()).unwrap();
+
+    assert_eq!(other.await.unwrap(), 99);
+    for client in crowd {
+        client.await.unwrap();
+    }
+    assert_eq!(echo.calls(), [vec![0, 1, 2, 3], vec![99, 10, 11, 12, 13]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_landed_is_told_from_the_oldest_on() {
+    let batcher = start(&Settings::default(), &Echo::taking(10), 1);
+    for item in 0..3 {
+        batcher.submit(item, &Tag::default()).await.unwrap().await.unwrap();
+    }
+    sleep(millis(1)).await;
+
+    let sequences = |landed: Vec<paceline_batch::BatchRecord>| {
+        landed.iter().map(|record| record.sequence).collect::<Vec<_>>()
+    };
+    assert_eq!(sequences(batcher.landed_after(1, 10)), [2, 3]);
+    assert_eq!(batcher.landed_after(2, 10)[0].facts.number, 3);
+    assert_eq!(batcher.age(), millis(31));
+    let stats = batcher.stats();
+    assert_eq!((stats.failed, stats.failed_calls, stats.late), (0, 0, 0));
+}
+
+#[test]
+fn a_runner_with_a_thread_of_its_own_is_woken_for_items_and_ends_when_closed() {
+    let (batcher, _timekeeper) = Batcher::<u32, u32>::pair(Settings::default().validate().unwrap());
+    let puller = batcher.attach();
+    puller.learn(0, 1, millis(1));
+    assert_eq!(batcher.explain().latencies[0].means, [(1, millis(1))]);
+    let executor = paceline_batch::from_fn(|items: &mut dyn ExactSizeIterator<Item = &u32>| {
+        Ok(items.map(|item| item + 1).collect())
+    });
+    let runner = std::thread::spawn(move || Runner::new(puller, executor).run_blocking());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        // Each finds the thread asleep, or about to be.
+        for item in 0..100 {
+            let ticket = batcher.submit(item, &Tag::default()).await.unwrap();
+            let answer = tokio::time::timeout(Duration::from_secs(20), ticket).await;
+            assert_eq!(answer.expect("an answer").unwrap(), item + 1);
+        }
+    });
+
+    batcher.close();
+    runner.join().unwrap().unwrap();
 }

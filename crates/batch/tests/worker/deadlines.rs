@@ -23,6 +23,20 @@ async fn a_timeout_fires_on_time_while_every_device_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_after_the_deadline_is_counted_late_and_one_on_time_is_not() {
+    let batcher = start(&Settings::default(), &Echo::taking(10), 1);
+    let tickets = [5, 6, 10, 20].map(|timeout| batcher.try_submit(0, &within(timeout)).unwrap());
+
+    for ticket in tickets {
+        assert_eq!(ticket.with_ride().await.unwrap().1.items, 4);
+    }
+    sleep(millis(1)).await;
+
+    assert_eq!((batcher.stats().late, batcher.stats().deadline_misses()), (2, 2));
+    assert_eq!(batcher.landed_after(0, 1)[0].late, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_can_no_longer_make_it_is_dropped_and_the_batch_stays_large() {
     let echo = Echo::taking(20);
     let batcher = start(&Settings::default(), &echo, 1);

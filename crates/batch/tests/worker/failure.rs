@@ -72,6 +72,28 @@ async fn an_item_that_fails_by_itself_needs_no_further_call() {
         .collect();
     assert_eq!(failed, [3]);
     assert_eq!(echo.calls().len(), 2);
+    sleep(millis(1)).await;
+    let stats = batcher.stats();
+    assert_eq!((stats.failed, stats.failed_calls), (1, 0));
+    let record = batcher.landed_after(1, 1)[0];
+    assert_eq!((record.items, record.failed, record.took), (8, 1, millis(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_whole_call_with_a_good_answer_teaches_how_long_calls_take() {
+    let nothing_good = Echo::taking(1).with_rule(|items| Outcome::ItemFails(items[0]));
+    let batcher = start(&settings(), &nothing_good, 1);
+    assert!(batcher.try_submit(1, &Tag::default()).unwrap().await.is_err());
+    sleep(millis(1)).await;
+    assert_eq!(batcher.explain().latencies, []);
+
+    let halves_good = Echo::taking(1)
+        .with_rule(|items| if items.len() == 4 { Outcome::Fails } else { Outcome::Good });
+    let batcher = start(&settings(), &halves_good, 1);
+    assert!(answers(&batcher, 4).await.iter().all(Result::is_ok));
+    sleep(millis(1)).await;
+    assert_eq!(batcher.explain().latencies[0].means, [(1, millis(1))], "the blocker's alone");
+    assert_eq!(batcher.stats().failed_calls, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -79,6 +79,45 @@ async fn a_failure_or_a_panic_leaves_the_state_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_state_goes_with_the_lane_and_its_last_item() {
+    let (batcher, timekeeper) =
+        Batcher::<u32, u32, Arc<()>>::pair(Settings::default().validate().unwrap());
+    tokio::spawn(timekeeper.run());
+    let mut puller = batcher.attach();
+    let state = Arc::new(());
+    let idle = batcher.open_lane(Arc::clone(&state));
+    let busy = batcher.open_lane(Arc::clone(&state));
+    let ticket = busy.try_submit(1, &Tag::default()).unwrap();
+
+    drop(idle);
+    assert_eq!(Arc::strong_count(&state), 2, "the idle one's is gone");
+    drop(busy);
+    assert_eq!(Arc::strong_count(&state), 2, "the other's is still wanted");
+    drop(puller.pull().await);
+    assert!(matches!(ticket.await, Err(Failure::ExecutorGone)));
+    assert_eq!(Arc::strong_count(&state), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lane_outlives_the_last_executor_s_end() {
+    let (batcher, timekeeper) =
+        Batcher::<u32, u32, Arc<()>>::pair(Settings::default().validate().unwrap());
+    tokio::spawn(timekeeper.run());
+    let mut puller = batcher.attach();
+    let state = Arc::new(());
+    let lane = batcher.open_lane(Arc::clone(&state));
+    let [running, waiting] = [1, 2].map(|item| lane.try_submit(item, &Tag::default()).unwrap());
+    let flight = puller.pull().await;
+
+    drop(puller);
+    assert!(matches!(waiting.await, Err(Failure::ExecutorGone)), "nobody will run it");
+    drop(flight);
+    assert!(matches!(running.await, Err(Failure::ExecutorGone)));
+    drop(lane);
+    assert_eq!(Arc::strong_count(&state), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_item_does_not_stop_its_lane() {
     let (batcher, sum) = start(1);
     let lane = batcher.open_lane(0);

@@ -71,6 +71,8 @@ impl Executor<u32, u32> for Echo {
         replies: &mut Vec<Reply<u32>>,
     ) -> Result<(), Cause> {
         let items: Vec<u32> = call.riders().map(|rider| *rider.item).collect();
+        assert_eq!(call.n_items(), items.len());
+        assert_eq!(call.rows, call.riders().map(|rider| rider.rows).sum::<usize>());
         self.calls.lock().unwrap().push(items.clone());
         sleep(self.fixed + self.per_item * u32::try_from(items.len()).unwrap()).await;
         let outcome = (self.rule)(&items);

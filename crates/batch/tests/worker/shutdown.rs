@@ -89,27 +89,14 @@ async fn a_pull_that_is_given_up_loses_no_item() {
     let mut second = batcher.attach();
     {
         // Both wait; the one that is woken never looks.
-        let mut waiting = Box::pin(first.pull());
+        let mut waiting = tokio_test::task::spawn(first.pull());
         let mut other = tokio_test::task::spawn(second.pull());
-        assert!(futures::poll_once(&mut waiting).is_none());
+        assert!(waiting.poll().is_pending());
         assert!(other.poll().is_pending());
         let _ticket = batcher.try_submit(1, &Tag::default()).unwrap();
+        assert!(other.is_woken() && !waiting.is_woken());
         drop(other);
-        assert!(futures::poll_once(&mut waiting).is_some());
-    }
-}
-
-mod futures {
-    use std::{
-        future::Future,
-        pin::Pin,
-        task::{Context, Poll, Waker},
-    };
-
-    pub(super) fn poll_once<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
-        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(output) => Some(output),
-            Poll::Pending => None,
-        }
+        assert!(waiting.is_woken());
+        assert!(waiting.poll().is_ready());
     }
 }

@@ -148,6 +148,26 @@ async fn what_is_too_late_is_put_off_and_told_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_is_done_after_the_deadline_is_late_and_who_is_done_on_it_is_not() {
+    for (timeout, n_late) in [(21, 0), (20, 0), (19, 1)] {
+        let (batcher, _) = start(1);
+        let ticket = batcher.try_submit(Walk::Steps(1, 2), &within(timeout)).unwrap();
+        assert_eq!(ticket.await.unwrap(), 1);
+        sleep(millis(1)).await;
+        assert_eq!(batcher.stats().late, n_late, "{timeout} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "each item of a stepper is a call of its own")]
+async fn a_batcher_that_makes_larger_calls_is_refused() {
+    let (batcher, _timekeeper) =
+        Batcher::<Walk, u32>::pair(Settings::default().validate().unwrap());
+
+    drop(Stepper::new(batcher.attach_seats(2), Walker::default()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_is_one_item_s_own() {
     let (batcher, _) = start(4);
     let good = submit(&batcher, Walk::Steps(1, 3));
