@@ -258,3 +258,45 @@ impl<T, R, S> Drop for Handle<T, R, S> {
         self.0.close();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    fn shared() -> Shared<u32, u32, ()> {
+        Shared::new(Scheduler::new(Settings::default().validate().unwrap()))
+    }
+
+    #[test]
+    fn a_device_without_a_timer_is_woken_once_its_time_has_come_however_late() {
+        let at = |nanos| Moment::at(std::time::Duration::from_nanos(nanos));
+        for now in [5, 7] {
+            let shared = shared();
+            shared.look_for_me(at(5));
+            let mut state = shared.lock();
+            let puller = state.attach(1);
+            state.rest(puller, Waker::noop(), Moment::NEVER);
+
+            assert!(state.wake_due(at(4)).is_none());
+            assert!(state.wake_due(at(now)).is_some());
+            assert_eq!(state.keeper_wakes, Moment::NEVER, "once");
+        }
+    }
+
+    #[test]
+    fn only_a_device_that_rests_can_be_woken() {
+        let shared = shared();
+        let mut state = shared.lock();
+        let [first, second] = [1, 1].map(|n_seats| state.attach(n_seats));
+        for puller in [first, second, first] {
+            state.rest(puller, Waker::noop(), Moment::NEVER);
+        }
+
+        assert!(state.rise(first));
+        assert!(!state.rise(first), "it works");
+        assert!(state.wake_one().is_some());
+        assert!(state.wake_one().is_none());
+        assert!(!state.rise(second), "it was woken");
+    }
+}

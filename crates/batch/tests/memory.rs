@@ -1,6 +1,6 @@
 //! Keys and crowds that left cost nothing, counted in bytes that are really held.
 
-use paceline_batch::{Key, Landing, Moment, Next, Priority, Scheduler, Settings, Tag};
+use paceline_batch::{Key, Landing, Moment, Next, Scheduler, Settings, Tag};
 use paceline_testkit::Counting;
 
 #[global_allocator]
@@ -35,8 +35,13 @@ fn ten_thousand_keys_used_once() {
 fn a_crowd_of_one_key_while_others_wait() {
     let settings = Settings { queue_items: Some(20_000), ..Settings::default() };
     let mut scheduler: Scheduler<u32> = Scheduler::new(settings.validate().unwrap());
-    let patient = Tag { key: Key::of(&1), priority: Priority::LOWEST, ..Tag::default() };
-    scheduler.offer(0, &patient, None, Moment::START).unwrap();
+    // Two of a lane: the first is under way, the second waits for that.
+    let lane = scheduler.open_lane(());
+    for number in 0..2 {
+        let tag = Tag { key: Key::of(&1), ..Tag::default() };
+        scheduler.offer(number, &tag, Some(lane), Moment::START).unwrap();
+    }
+    let Next::Batch(_under_way) = scheduler.next(Moment::START) else { panic!("one can go") };
     let timeout = Some(std::time::Duration::from_secs(1));
     for number in 0..10_000 {
         let tag = Tag { timeout, ..Tag::default() };

@@ -56,6 +56,37 @@ async fn fixed_rules_fire_a_lone_item_after_two_milliseconds() {
 
     assert_eq!((ride.fired, ride.waited), (FireReason::FastPath, millis(2)));
     assert_eq!(began.elapsed(), millis(12));
+
+    // The device looks again for the next one too, however long it slept.
+    sleep(millis(100)).await;
+    let (_, ride) = batcher.try_submit(2, &Tag::default()).unwrap().with_ride().await.unwrap();
+    assert_eq!(ride.waited, millis(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_device_that_sleeps_for_one_queue_looks_earlier_for_another() {
+    let batcher = start(&seed_rules(), &Echo::taking(10), 1);
+    let key = |key: u8| Tag { key: Key::of(&key), ..Tag::default() };
+    let pair = [1, 2].map(|item| batcher.try_submit(item, &key(1)).unwrap());
+    sleep(millis(10)).await;
+
+    let (_, lone) = batcher.try_submit(3, &key(2)).unwrap().with_ride().await.unwrap();
+
+    assert_eq!(lone.waited, millis(2));
+    for ticket in pair {
+        assert_eq!(ticket.with_ride().await.unwrap().1.waited, millis(50));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn devices_are_counted_by_their_seats_while_they_are_there() {
+    let (batcher, _timekeeper) = Batcher::<u32, u32>::pair(Settings::default().validate().unwrap());
+    let devices = [batcher.attach(), batcher.attach_seats(3), batcher.attach_seats(0)];
+    assert_eq!(batcher.explain().devices, 5);
+
+    let [_one, three, _none] = devices;
+    drop(three);
+    assert_eq!(batcher.explain().devices, 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,6 +158,48 @@ async fn who_is_done_after_the_deadline_is_late_and_who_is_done_on_it_is_not() {
     }
 }
 
+/// Is done with everybody after one step, at once.
+#[derive(Debug, Default)]
+struct Sprinter(Vec<(ItemId, u32)>);
+
+impl Stepping<u32, u32> for Sprinter {
+    fn board(&mut self, id: ItemId, item: &u32) -> Result<(), Cause> {
+        self.0.push((id, *item));
+        Ok(())
+    }
+
+    async fn step(&mut self, done: &mut Vec<Done<u32>>) {
+        done.extend(self.0.drain(..).map(|(id, item)| (id, Ok(item))));
+    }
+
+    fn leave(&mut self, id: ItemId) {
+        self.0.retain(|(aboard, _)| *aboard != id);
+    }
+
+    async fn recover(&mut self) -> Result<(), Cause> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stepper_with_a_thread_of_its_own_serves_until_closed() {
+    let settings = Settings { max_items: Some(1), ..Settings::default() };
+    let (batcher, _timekeeper) = Batcher::<u32, u32>::pair(settings.validate().unwrap());
+    let stepper = Stepper::new(batcher.attach_seats(2), Sprinter::default());
+    let stepper = std::thread::spawn(move || stepper.run_blocking());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let tickets = [1, 2, 3].map(|item| batcher.try_submit(item, &Tag::default()).unwrap());
+        for (ticket, item) in tickets.into_iter().zip(1..) {
+            let answer = tokio::time::timeout(Duration::from_secs(20), ticket).await;
+            assert_eq!(answer.expect("an answer").unwrap(), item);
+        }
+    });
+
+    batcher.close();
+    stepper.join().unwrap().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "each item of a stepper is a call of its own")]
 async fn a_batcher_that_makes_larger_calls_is_refused() {
