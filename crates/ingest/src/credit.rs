@@ -110,6 +110,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn a_frame_is_charged_for_whole_or_not_at_all() {
+        let credit = Credit::new(1000, 2);
+        let held = credit.admit(600).unwrap();
+
+        assert_eq!((held.bytes(), held.frames()), (600, 1));
+        assert!(credit.admit(401).is_none());
+        let _rest = credit.admit(400).unwrap();
+        assert!(credit.admit(0).is_none(), "two frames are all");
+        assert_eq!(credit.used(), (1000, 2));
+    }
+
+    #[test]
+    fn a_reader_takes_what_is_left_down_to_a_quarter_of_what_it_wants() {
+        for (left, taken) in [(400, Some(400)), (100, Some(100)), (99, None)] {
+            let credit = Credit::new(1000, 50);
+            let _used = credit.charge(1000 - left);
+
+            assert_eq!(credit.reserve(400, 1).map(|held| held.bytes()), taken, "{left} left");
+        }
+    }
+
     proptest! {
         #[test]
         fn reserving_never_overdraws_and_everything_comes_back(

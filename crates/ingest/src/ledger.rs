@@ -171,6 +171,26 @@ mod tests {
     }
 
     #[test]
+    fn reasons_are_written_in_metrics_as_they_always_were() {
+        assert_eq!(
+            Reason::ALL.map(Reason::as_str),
+            ["stale", "superseded", "paused", "unlisted", "overwritten"]
+        );
+    }
+
+    #[test]
+    fn a_frame_that_is_nowhere_is_missed() {
+        let ledger = Ledger::default();
+        ledger.take(3);
+        ledger.end(Ending::Committed, 2);
+        let counts = ledger.counts();
+
+        assert_eq!((counts.taken, counts.committed, counts.in_flight), (3, 2, 1));
+        assert!(counts.balances());
+        assert!(!Counts { in_flight: 0, ..counts }.balances());
+    }
+
+    #[test]
     fn every_ending_keeps_the_balance() {
         let ledger = Ledger::default();
         ledger.take(20);
