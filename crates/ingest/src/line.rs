@@ -245,9 +245,12 @@ mod tests {
         }
         let places: Vec<_> = std::iter::from_fn(|| line.next(0, |_, _| ())).collect();
         assert_eq!(places.len(), 3, "no more than three at once");
+        assert_eq!((line.n_waiting("a"), line.n_waiting("b")), (1, 0));
 
         let mut released = Vec::new();
         line.finish(&places[2].0, 2, |ending| released.push(ending));
+        let wanted: Vec<bool> = places.iter().map(|(place, _)| line.holds(place)).collect();
+        assert_eq!(wanted, [true, true, false], "one has ended");
         line.finish(&places[0].0, 0, |ending| released.push(ending));
         assert_eq!(released, [0]);
         line.finish(&places[1].0, 1, |ending| released.push(ending));

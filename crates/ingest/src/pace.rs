@@ -147,6 +147,28 @@ mod tests {
         assert_eq!(after(200, 10, true), Step::Wait(Duration::ZERO));
     }
 
+    #[test]
+    fn a_reply_is_asked_for_by_what_frames_weigh_and_no_more_than_may_come() {
+        let pace = Pace::new(LINGER);
+
+        // A frame is taken to weigh 1 KiB.
+        assert_eq!(pace.count(4, 40 * 1024, 1000), 10);
+        assert_eq!(pace.count(4, 40 * 1024, 12), 3);
+        assert_eq!(pace.count(4, 100, 0), 1, "or nothing would ever come");
+        assert_eq!(pace.count(1, usize::MAX, usize::MAX), MAX_COUNT);
+        assert_eq!((pace.streams(40 * 1024), pace.streams(0)), (40, 1));
+    }
+
+    #[test]
+    fn heavier_frames_are_believed_at_once_and_lighter_ones_slowly() {
+        let mut pace = Pace::new(LINGER);
+        pace.weighed(2, 8 * 1024);
+        assert_eq!(pace.streams(40 * 1024), 10);
+
+        pace.weighed(2, 4 * 1024);
+        assert!((pace.mean_bytes - 1024.0 * 3.8).abs() < 0.01, "{}", pace.mean_bytes);
+    }
+
     proptest! {
         #[test]
         fn a_reply_stays_within_its_budget_once_the_size_is_known(

@@ -252,11 +252,33 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_found_is_listed_where_it_is_open_and_stays_as_it_was() {
+        let roster = Roster::new(&[], 10);
+        roster.pause("a").unwrap();
+        roster.found("a");
+        roster.found("b");
+
+        let listed = [("a", CameraState::Paused), ("b", CameraState::Taken)];
+        assert_eq!(roster.list(), listed.map(|(name, state)| (name.to_owned(), state)));
+        assert!(roster.is_listed("b") && !roster.is_listed("c"));
+        assert_eq!(roster.state("a"), Some(CameraState::Paused));
+        assert_eq!(roster.state("c"), Some(CameraState::Taken), "everybody is");
+
+        roster.reconcile(&["a".to_owned()]).unwrap();
+        roster.found("b");
+        assert!(!roster.is_listed("b"), "a closed one takes nobody who is found");
+        assert_eq!(roster.state("b"), None);
+    }
+
+    #[test]
     fn it_is_bounded() {
         let roster = Roster::new(&[], 1);
         roster.pause("a").unwrap();
 
         assert_eq!(roster.pause("b"), Err(RosterError::Full(1)));
+        assert!(roster.reconcile(&["b".to_owned()]).is_ok(), "one is not too many");
+        let two = ["b", "c"].map(str::to_owned);
+        assert_eq!(roster.reconcile(&two), Err(RosterError::Full(1)));
         assert_eq!(roster.add(""), Err(RosterError::BadName));
     }
 }
