@@ -838,7 +838,7 @@ impl<P, S> Scheduler<P, S> {
         let shares = self.shares.take().unwrap_or_else(|| Box::new(self.count_shares()));
         let shares = self.shares.insert(shares);
         let new = Part { client, key: tag.key, bytes: tag.bytes };
-        let Some((items, mut spare)) = shares.who_gives_way(new) else { return false };
+        let Some((items, mut excess)) = shares.who_gives_way(new) else { return false };
         let mut n_items = (self.slots.len() + 1).saturating_sub(self.limits.queue_items);
         let mut n_bytes = (self.n_bytes + tag.bytes).saturating_sub(self.limits.queue_bytes);
         let mut leaving = Vec::new();
@@ -847,8 +847,8 @@ impl<P, S> Scheduler<P, S> {
                 break;
             }
             let bytes = self.slots[id.slot].bytes;
-            let Some(left) = spare.checked_sub(shares.weight(bytes)) else { return false };
-            spare = left;
+            let Some(left) = excess.checked_sub(shares.weight(bytes)) else { return false };
+            excess = left;
             n_items = n_items.saturating_sub(1);
             n_bytes = n_bytes.saturating_sub(bytes);
             leaving.push(id);

@@ -95,8 +95,8 @@ impl Shares {
         let own = self.clients.get(&new.client);
         let mine = own.map_or(0, |client| client.load) + weight;
         let client = self.clients.get(&name)?;
-        let (client, spare) = match theirs.checked_sub(mine) {
-            Some(spare) if name != new.client => (client, spare),
+        let (client, excess) = match theirs.checked_sub(mine) {
+            Some(excess) if name != new.client => (client, excess),
             _ => {
                 let own = own?;
                 let mine = own.keys.get(&new.key).map_or(0, |share| share.load) + weight;
@@ -104,7 +104,7 @@ impl Shares {
             }
         };
         let share = client.keys.get(&client.most.last()?.1)?;
-        Some((share.items.newest(), spare))
+        Some((share.items.newest(), excess))
     }
 }
 
