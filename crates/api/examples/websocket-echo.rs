@@ -24,7 +24,7 @@ async fn main() -> std::io::Result<()> {
         ..SocketLimits::default()
     };
     let echo = move |upgrade: Upgrade| async move {
-        upgrade.open(&limits, |mut socket| async move {
+        upgrade.open(&limits, &TaskTracker::new(), |mut socket| async move {
             while let Some(Ok(message)) = socket.recv().await {
                 // A close too: it is held back until it is answered.
                 if !matches!(message, Message::Ping(_) | Message::Pong(_))

@@ -107,11 +107,9 @@ impl Streams {
         F: Future<Output = ()> + Send,
     {
         let place = self.admit()?;
-        // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
-        let token = self.open.token();
-        Ok(upgrade.open(&self.limits, move |socket| async move {
+        Ok(upgrade.open(&self.limits, &self.open, move |socket| async move {
             serve(socket).await;
-            drop((place, token));
+            drop(place);
         }))
     }
 }

@@ -138,13 +138,10 @@ pub(crate) async fn converse(
     }
     let probe = wishes.request(&streams.synthesis, String::new());
     streams.synthesis.check(&probe)?;
-    // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
-    let token = streams.open.token();
     // Sound comes in pieces of any length.
     let limits = SocketLimits { max_write_buffer: usize::MAX, ..streams.limits };
-    Ok(upgrade.open(&limits, move |socket| async move {
+    Ok(upgrade.open(&limits, &streams.open.clone(), move |socket| async move {
         Conversation::new(streams, wishes, form, new_id()).run(socket).await;
-        drop(token);
     }))
 }
 

@@ -37,12 +37,10 @@ pub(crate) async fn frames(
     if streams.stop.is_cancelled() {
         return Err(ApiError::new(ErrorCode::Unavailable, "the server is shutting down"));
     }
-    // ORDER: taken before the response leaves, so that whoever stops the server waits for it.
-    let token = streams.open.token();
     // Outputs of a model are of any length.
     let limits =
         SocketLimits { max_message: max_body, max_write_buffer: usize::MAX, ..streams.limits };
-    Ok(upgrade.open(&limits, move |mut socket| async move {
+    Ok(upgrade.open(&limits, &streams.open.clone(), move |mut socket| async move {
         // Whoever closes wants to hear nothing more.
         socket.let_close();
         tokio::select! {
@@ -51,7 +49,6 @@ pub(crate) async fn frames(
             () = streams.stop.cancelled() => {}
         }
         drop(timeout(limits.close_timeout, socket.send(Message::Close(None))).await);
-        drop(token);
     }))
 }
 

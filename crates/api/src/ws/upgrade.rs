@@ -32,6 +32,7 @@ use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{Error, Message, handshake::derive_accept_key, protocol::Role},
 };
+use tokio_util::task::TaskTracker;
 
 use super::{SocketLimits, held::Held};
 use crate::ApiError;
@@ -41,7 +42,7 @@ use crate::ApiError;
 pub struct Upgrade {
     asked: WebSocketUpgrade,
     key: HeaderValue,
-    upgrade: OnUpgrade,
+    to_come: OnUpgrade,
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
@@ -49,16 +50,17 @@ impl<S: Send + Sync> FromRequestParts<S> for Upgrade {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         // ORDER: copied before axum takes it.
-        let upgrade = parts.extensions.get::<OnUpgrade>().cloned();
-        let asked = WebSocketUpgrade::from_request_parts(parts, state).await.map_err(refuse)?;
+        let to_come = parts.extensions.get::<OnUpgrade>().cloned();
+        let asked = WebSocketUpgrade::from_request_parts(parts, state).await;
+        let asked = asked.map_err(|rejection| refuse(&rejection))?;
         let key = parts.headers.get(SEC_WEBSOCKET_KEY).cloned();
         let missing = || ApiError::new(ErrorCode::InvalidInput, "WebSockets need HTTP/1.1 here");
-        let (key, upgrade) = key.zip(upgrade).ok_or_else(missing)?;
-        Ok(Self { asked, key, upgrade })
+        let (key, to_come) = key.zip(to_come).ok_or_else(missing)?;
+        Ok(Self { asked, key, to_come })
     }
 }
 
-fn refuse(rejection: WebSocketUpgradeRejection) -> ApiError {
+fn refuse(rejection: &WebSocketUpgradeRejection) -> ApiError {
     ApiError {
         code: ErrorCode::InvalidInput,
         status: rejection.status(),
@@ -73,16 +75,18 @@ impl Upgrade {
         Self { asked: self.asked.protocols(protocols), ..self }
     }
 
-    /// Answers the request, and serves the socket once the client has the answer.
+    /// Answers the request, and serves the socket once the client has the answer. It is among
+    /// `open` from now on, so that whoever stops the server waits for it.
     pub fn open<F>(
         self,
         limits: &SocketLimits,
+        open: &TaskTracker,
         serve: impl FnOnce(WebSocket) -> F + Send + 'static,
     ) -> Response
     where
         F: Future<Output = ()> + Send,
     {
-        let Self { asked, key, upgrade } = self;
+        let Self { asked, key, to_come } = self;
         let config = limits.config();
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
@@ -95,8 +99,8 @@ impl Upgrade {
         if let Some(protocol) = asked.selected_protocol() {
             headers.insert(SEC_WEBSOCKET_PROTOCOL, protocol.clone());
         }
-        tokio::spawn(async move {
-            match upgrade.await {
+        open.spawn(async move {
+            match to_come.await {
                 Ok(upgraded) => {
                     let bytes = Held::new(TokioIo::new(upgraded));
                     let socket =
