@@ -14,8 +14,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The code of a close frame.
 const CLOSE: u8 = 8;
-/// The longest close frame that the protocol allows: its head, its mask and its reason.
-const LONGEST: usize = 2 + 4 + 125;
+/// Most that is kept of a close frame and what follows it. The protocol allows 131 bytes; what is a
+/// little longer must come to the library whole, which then says what is wrong with it.
+const MOST: usize = 1024;
 
 /// A stream of frames whose close frame is held back until it is released.
 #[derive(Debug)]
@@ -32,9 +33,14 @@ impl<T> Held<T> {
         Self { stream, frames: Frames::new(), close: None, is_released: false }
     }
 
-    /// Whether the client has closed, and that is held back.
+    /// Whether the client has closed.
+    pub(super) const fn has_close(&self) -> bool {
+        self.close.is_some()
+    }
+
+    /// Whether that is held back.
     pub(super) const fn is_holding(&self) -> bool {
-        self.close.is_some() && !self.is_released
+        self.has_close() && !self.is_released
     }
 
     /// Holds nothing back any more.
@@ -48,7 +54,7 @@ impl<T: AsyncRead + Unpin> Held<T> {
     /// nothing more comes, so that whoever works for this client hears that it is gone.
     fn poll_behind(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let mut bytes = [0; LONGEST];
+            let mut bytes = [0; 128];
             let mut behind = ReadBuf::new(&mut bytes);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut behind))?;
             if behind.filled().is_empty() {
@@ -61,7 +67,7 @@ impl<T: AsyncRead + Unpin> Held<T> {
 
 /// Keeps what may belong to a close frame.
 fn keep(close: &mut Vec<u8>, bytes: &[u8]) {
-    let room = LONGEST - close.len();
+    let room = MOST - close.len();
     close.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 

@@ -155,8 +155,8 @@ impl Sink<Message> for WebSocket {
     }
 
     fn start_send(mut self: Pin<&mut Self>, message: Message) -> Result<(), Error> {
-        if message.is_close() && self.socket.get_ref().is_holding() {
-            // The library answers the client's as soon as it reads it, and in the client's words.
+        if message.is_close() && self.socket.get_ref().has_close() {
+            // The library answers the client's when it reads it, once and in the client's words.
             self.let_close();
             return Ok(());
         }

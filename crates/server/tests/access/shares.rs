@@ -12,7 +12,7 @@ use tokio::{
 use crate::support::{PATIENCE, Running, start};
 
 /// Where whoever floods comes from, and the other one.
-const MANY: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+const MANY: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const FEW: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// One call at a time, and two that may wait.
