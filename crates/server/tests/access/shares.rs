@@ -18,7 +18,7 @@ const FEW: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// One call at a time, and two that may wait.
 const BUSY: [&str; 4] = [
     "models.slow.backend=simulated",
-    "models.slow.simulated.delay=1s",
+    "models.slow.simulated.delay=3s",
     "models.slow.batch.max_items=1",
     "models.slow.batch.queue_items=2",
 ];
