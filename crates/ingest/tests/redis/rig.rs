@@ -22,7 +22,7 @@ use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// Longest that anything may take to come about.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A redis-server on a free port, in a folder of its own; ended when dropped.
 pub(crate) struct Server {

@@ -107,7 +107,7 @@ async fn a_close_in_mid_speech_is_answered_after_the_final_segment() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_closes_and_leaves_at_once_takes_its_work_with_it() {
     let server = start(&[
-        "models.simulated-speech.simulated.delay=2s",
+        "models.simulated-speech.simulated.delay=4s",
         "models.simulated-speech.batch.max_items=1",
     ])
     .await;
