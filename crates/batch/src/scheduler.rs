@@ -998,16 +998,21 @@ mod tests {
     use crate::Settings;
     use proptest::prelude::*;
 
-    /// Whether shares are counted once so many are left of a queue that was full; the oldest item
-    /// holds so much of a hundred bytes.
-    fn counts_shares(n_left: usize, oldest: usize) -> bool {
+    /// Room for eight items and a hundred bytes.
+    fn small() -> Scheduler<()> {
         let settings = Settings {
             max_items: Some(4),
             queue_items: Some(8),
             queue_bytes: Some(100),
             ..Settings::default()
         };
-        let mut scheduler: Scheduler<()> = Scheduler::new(settings.validate().unwrap());
+        Scheduler::new(settings.validate().unwrap())
+    }
+
+    /// Whether shares are counted once so many are left of a queue that was full; the oldest item
+    /// holds so much of a hundred bytes.
+    fn counts_shares(n_left: usize, oldest: usize) -> bool {
+        let mut scheduler = small();
         let mut offer = |client, bytes| {
             let tag = Tag { client: Some(client), bytes, ..Tag::default() };
             scheduler.offer((), &tag, None, Moment::START).unwrap()
@@ -1035,13 +1040,7 @@ mod tests {
             sizes in prop::collection::vec(1_usize..40, 1..40),
             is_closed: bool,
         ) {
-            let settings = Settings {
-                max_items: Some(4),
-                queue_items: Some(8),
-                queue_bytes: Some(100),
-                ..Settings::default()
-            };
-            let mut scheduler: Scheduler<()> = Scheduler::new(settings.validate().unwrap());
+            let mut scheduler = small();
             for bytes in sizes {
                 let tag = Tag { bytes, ..Tag::default() };
                 let has_room = scheduler.has_room(&tag);
