@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ort::{
-    ep,
+    ep::{self, cuda::ConvAlgorithmSearch},
     session::{
         Session as OrtSession,
         builder::{GraphOptimizationLevel, SessionBuilder},
@@ -119,6 +119,12 @@ fn configured(builder: SessionBuilder, options: &OnnxOptions) -> ort::Result<Ses
 fn on_cuda(builder: SessionBuilder, device: u32) -> ort::Result<SessionBuilder> {
     let device = i32::try_from(device)
         .map_err(|_| ort::Error::new(format!("there is no device {device}")))?;
-    let cuda = ep::CUDA::default().with_device_id(device).build().error_on_failure();
-    Ok(builder.with_execution_providers([cuda])?)
+    let cuda = ep::CUDA::default()
+        .with_device_id(device)
+        // A batch has another shape every time, and to try all ways to convolve for each of them
+        // takes longer than thousands of calls.
+        .with_conv_algorithm_search(ConvAlgorithmSearch::Heuristic)
+        // Answers are those of the processor, to the last digits.
+        .with_tf32(false);
+    Ok(builder.with_execution_providers([cuda.build().error_on_failure()])?)
 }

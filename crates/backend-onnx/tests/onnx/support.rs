@@ -1,6 +1,6 @@
 //! Where things are, computed inputs and the comparison, for all tests of this crate.
 
-use std::{fs, num::NonZeroUsize, path::PathBuf};
+use std::{env, fs, num::NonZeroUsize, path::PathBuf};
 
 use paceline_backend::{Backend, Call};
 use paceline_backend_onnx::{Engine, OnnxBackend, OnnxOptions};
@@ -18,7 +18,8 @@ pub(crate) fn in_tests(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(path)
 }
 
-/// Options for a model on one engine, with the installed ONNX Runtime.
+/// Options for a model on one engine, with the installed ONNX Runtime. That runs on a CUDA device
+/// where `PACELINE_TEST_CUDA` names one.
 pub(crate) fn options(path: PathBuf, engine: Engine) -> OnnxOptions {
     let library_dir = in_repository(".cache/onnxruntime");
     let is_installed = fs::read_dir(&library_dir).is_ok_and(|mut dir| dir.next().is_some());
@@ -26,9 +27,11 @@ pub(crate) fn options(path: PathBuf, engine: Engine) -> OnnxOptions {
         engine != Engine::OnnxRuntime || is_installed,
         "ONNX Runtime is not in .cache/onnxruntime; run scripts/install-onnxruntime first"
     );
+    let device = env::var("PACELINE_TEST_CUDA").ok().filter(|_| engine == Engine::OnnxRuntime);
     OnnxOptions {
         engine,
         threads: NonZeroUsize::new(1),
+        cuda_device: device.map(|device| device.parse().expect("PACELINE_TEST_CUDA is a number")),
         library_dirs: vec![library_dir],
         ..OnnxOptions::new(path)
     }
