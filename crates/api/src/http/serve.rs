@@ -5,8 +5,10 @@
 //! connection one sleeping timer.
 
 mod budget;
+mod connection;
 mod exchange;
 mod judge;
+mod opening;
 mod places;
 mod seldom;
 mod socket;
@@ -14,10 +16,6 @@ mod watch;
 
 use std::{future::pending, io, net::Ipv4Addr, sync::Arc, time::Duration};
 
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::DuplexStream,
@@ -28,8 +26,10 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
+    connection::Protocols,
     exchange::Entry,
     judge::{Judge, Verdict},
+    opening::Opening,
     places::Place,
     seldom::Seldom,
     socket::{Metered, Socket},
@@ -46,8 +46,8 @@ pub use self::{budget::Budget, places::Places};
 /// What is cut is cut after at least the time that is named here, and at most twice that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServeLimits {
-    /// The TLS handshake; then from the connection's beginning to the first request's head; then
-    /// each further head once its first byte is there.
+    /// The TLS handshake and the first bytes; then to the first request's head; then each further
+    /// head once its first byte is there.
     pub header_timeout: Duration,
     /// How long a connection may be open with no request on it.
     pub idle_timeout: Duration,
@@ -143,7 +143,8 @@ pub async fn serve(
     stop: CancellationToken,
 ) {
     let Listening { mut listener, tls, entrance, places, budget } = listening;
-    let door = Arc::new(Door { builder: builder(&limits), entrance, tls, limits, budget, stop });
+    let door =
+        Arc::new(Door { protocols: Protocols::new(&limits), entrance, tls, limits, budget, stop });
     loop {
         // CANCEL SAFETY: a connection that is accepted and has no place yet is closed.
         let (arrival, place) = tokio::select! {
@@ -161,30 +162,6 @@ pub async fn serve(
         };
         connections.spawn(Arc::clone(&door).converse(arrival, place));
     }
-}
-
-fn builder(limits: &ServeLimits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        // The judge does this, also for those who send nothing at all, and without a timer for
-        // every request.
-        .header_read_timeout(None)
-        .max_buf_size((limits.max_head as usize).max(8 << 10))
-        .http2()
-        .timer(TokioTimer::new())
-        // Tensors are large: with the default of 64 KiB a client stalls for an answer each time.
-        .initial_stream_window_size(1 << 20)
-        .initial_connection_window_size(16 << 20)
-        .max_send_buf_size(256 << 10)
-        .keep_alive_interval(limits.ping_interval)
-        .keep_alive_timeout(limits.ping_timeout)
-        .max_concurrent_streams(limits.max_streams)
-        .max_header_list_size(limits.max_head)
-        // Streams that are opened to be reset, and frames that only make work.
-        .max_pending_accept_reset_streams(20)
-        .max_local_error_reset_streams(256);
-    builder
 }
 
 /// The next connection that has a place; `None` for one that could not be given any.
@@ -227,7 +204,7 @@ enum Rare {
 
 /// What all connections of a listener share.
 struct Door {
-    builder: auto::Builder<TokioExecutor>,
+    protocols: Protocols,
     entrance: Entrance,
     tls: Option<Arc<Tls>>,
     limits: ServeLimits,
@@ -238,22 +215,22 @@ struct Door {
 impl Door {
     /// One connection, from its first byte to its last.
     async fn converse(self: Arc<Self>, arrival: Arrival, place: Place) {
-        // CANCEL SAFETY: a handshake that is cut off is a connection on which nothing was asked.
-        let socket = tokio::select! {
+        // CANCEL SAFETY: what is cut off here is a connection on which nothing was asked.
+        let (socket, opening) = tokio::select! {
             () = self.stop.cancelled() => return,
             greeted = timeout(self.limits.header_timeout, self.greet(arrival)) => match greeted {
-                Ok(Ok(socket)) => socket,
-                Ok(Err(error)) => return tracing::debug!(%error, "no TLS could be agreed on"),
-                Err(_) => return tracing::debug!("a handshake took too long"),
+                Ok(Ok(greeted)) => greeted,
+                Ok(Err(error)) => return tracing::debug!(%error, "a connection did not begin"),
+                Err(_) => return tracing::debug!("a connection took too long to begin"),
             },
         };
-        let watch = Arc::new(Watch::default());
+        let is_http2 = opening.is_http2();
+        let watch = Arc::new(Watch::new(is_http2));
         let client = Client::at(place.address());
-        let socket = Metered::new(socket, Arc::clone(&watch), place);
+        let socket = Metered::new(socket, opening, Arc::clone(&watch), place);
         let (entrance, budget) = (self.entrance.clone(), Arc::clone(&self.budget));
         let entry = Entry::new(entrance, client, Arc::clone(&watch), budget);
-        let connection = self.builder.serve_connection_with_upgrades(TokioIo::new(socket), entry);
-        let mut connection = std::pin::pin!(connection);
+        let mut connection = std::pin::pin!(self.protocols.speak(is_http2, socket, entry));
         let mut judge = Judge::new(self.limits);
         let mut is_stopping = false;
         loop {
@@ -269,7 +246,7 @@ impl Door {
                 biased;
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
-                        tracing::debug!(error, "a connection ended badly");
+                        tracing::debug!(%error, "a connection ended badly");
                     }
                     return;
                 }
@@ -290,14 +267,15 @@ impl Door {
         }
     }
 
-    async fn greet(&self, arrival: Arrival) -> io::Result<Socket> {
-        match (arrival, &self.tls) {
-            (Arrival::Memory(stream), _) => Ok(Socket::Memory { stream }),
-            (Arrival::Tcp(stream), None) => Ok(Socket::Plain { stream }),
+    async fn greet(&self, arrival: Arrival) -> io::Result<(Socket, Opening)> {
+        let mut socket = match (arrival, &self.tls) {
+            (Arrival::Memory(stream), _) => Socket::Memory { stream },
+            (Arrival::Tcp(stream), None) => Socket::Plain { stream },
             (Arrival::Tcp(stream), Some(tls)) => {
-                let stream = Box::new(tls.acceptor().accept(stream).await?);
-                Ok(Socket::Tls { stream })
+                Socket::Tls { stream: Box::new(tls.acceptor().accept(stream).await?) }
             }
-        }
+        };
+        let opening = Opening::of(&mut socket).await?;
+        Ok((socket, opening))
     }
 }

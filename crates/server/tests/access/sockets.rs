@@ -126,6 +126,37 @@ async fn who_does_not_read_is_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_head_is_bounded_and_a_body_by_other_bounds() {
+    let server = start(&["server.max_head=2048"]).await;
+    let long = |n_bytes: usize| {
+        let begin = "POST /v1/models/simulated/infer HTTP/1.1\r\nhost: localhost\r\n\
+                     connection: close\r\ncontent-length: 100000\r\nx: ";
+        let end = "\r\n\r\n";
+        format!("{begin}{}{end}", "x".repeat(n_bytes - begin.len() - end.len()))
+    };
+    let body = format!("{}1", " ".repeat(99_999));
+    for (head, pieces, status) in [
+        (long(2048), 2048, "200"),
+        (long(2048), 100, "200"),
+        (long(2049), 2049, "431"),
+        (long(99_000), 100, "431"),
+        // Its end never comes.
+        (long(4096)[..4000].to_owned(), 4096, "431"),
+    ] {
+        let mut stream = say(server.http, b"").await;
+        for piece in head.as_bytes().chunks(pieces) {
+            // Whoever has heard enough hangs up.
+            drop(stream.write_all(piece).await);
+            tokio::task::yield_now().await;
+        }
+        drop(stream.write_all(body.as_bytes()).await);
+        let mut answer = [0; 12];
+        timeout(PATIENCE, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(str::from_utf8(&answer).unwrap(), format!("HTTP/1.1 {status}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_us_is_not_cut() {
     let slow = "models.simulated.simulated.delay=200ms";
     let server = start(&[&SHORT[..], &[slow]].concat()).await;

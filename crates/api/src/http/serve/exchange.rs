@@ -15,7 +15,7 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use hyper::{Request, Response, Version, body::Incoming};
+use hyper::{Request, Response, body::Incoming};
 use pin_project_lite::pin_project;
 
 use super::{
@@ -51,7 +51,7 @@ impl hyper::service::Service<Request<Incoming>> for Entry {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
-        self.watch.begin(request.version() == Version::HTTP_2);
+        self.watch.begin();
         let exchange = Arc::new(Exchange {
             watch: Arc::clone(&self.watch),
             turn: AtomicU8::new(HANDLED),

@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-use super::{places::Place, watch::Watch};
+use super::{opening::Opening, places::Place, watch::Watch};
 
 pin_project! {
     /// What bytes go through.
@@ -40,20 +40,36 @@ macro_rules! either {
     };
 }
 
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_read(context, buffer))
+    }
+}
+
 pin_project! {
     /// Counts what goes through, and holds the connection's place for as long as it is open, also
     /// where it went on to be something else than HTTP.
     pub(super) struct Metered {
         #[pin]
         socket: Socket,
+        opening: Opening,
         watch: Arc<Watch>,
         place: Place,
     }
 }
 
 impl Metered {
-    pub(super) const fn new(socket: Socket, watch: Arc<Watch>, place: Place) -> Self {
-        Self { socket, watch, place }
+    pub(super) const fn new(
+        socket: Socket,
+        opening: Opening,
+        watch: Arc<Watch>,
+        place: Place,
+    ) -> Self {
+        Self { socket, opening, watch, place }
     }
 }
 
@@ -65,7 +81,12 @@ impl AsyncRead for Metered {
     ) -> Poll<io::Result<()>> {
         let this = self.project();
         let before = buffer.filled().len();
-        let polled = either!(this.socket, stream => stream.poll_read(context, buffer));
+        this.opening.take(buffer);
+        let polled = match this.socket.poll_read(context, buffer) {
+            // The opening is something to go on with.
+            Poll::Pending if buffer.filled().len() > before => Poll::Ready(Ok(())),
+            polled => polled,
+        };
         this.watch.read(buffer.filled().len() - before);
         polled
     }

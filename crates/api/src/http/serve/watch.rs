@@ -8,7 +8,7 @@ use std::{
 
 /// The counters of one connection. They are looked at long after they were written, so they need
 /// no order among each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Watch {
     begun: AtomicU64,
     ended: AtomicU64,
@@ -19,7 +19,7 @@ pub(super) struct Watch {
     read_then: AtomicU64,
     written: AtomicU64,
     is_blocked: AtomicBool,
-    is_http2: AtomicBool,
+    is_http2: bool,
 }
 
 /// The counters at one moment.
@@ -39,10 +39,22 @@ pub(super) struct Sight {
 }
 
 impl Watch {
-    pub(super) fn begin(&self, is_http2: bool) {
+    pub(super) const fn new(is_http2: bool) -> Self {
+        Self {
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            read_then: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            is_blocked: AtomicBool::new(false),
+            is_http2,
+        }
+    }
+
+    pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Relaxed);
         self.busy.fetch_add(1, Relaxed);
-        self.is_http2.store(is_http2, Relaxed);
         self.read_then.store(self.read.load(Relaxed), Relaxed);
     }
 
@@ -83,7 +95,7 @@ impl Watch {
             busy: self.busy.load(Relaxed),
             read,
             written: self.written.load(Relaxed),
-            is_sending_head: !self.is_http2.load(Relaxed) && read > self.read_then.load(Relaxed),
+            is_sending_head: !self.is_http2 && read > self.read_then.load(Relaxed),
             is_blocked: self.is_blocked.load(Relaxed),
         }
     }
