@@ -7,6 +7,9 @@ import { launch, open, pill, says, SPEECH } from './browser.mjs';
 import { hostile } from './hostile.mjs';
 import { Server } from './server.mjs';
 
+/** Streams that are shown one by one, as ARCHITECTURE.md says. */
+const MOST_STREAMS = 12;
+
 let browser;
 let server;
 
@@ -70,6 +73,23 @@ test('every layout fits its screen, in dark and in light', async () => {
     await page.context().close();
   }
   assert.equal(backgrounds.size, 2);
+});
+
+test('a thousand streams are counted, and a few of them shown', async () => {
+  const { page, complaints } = await open(browser, server.url);
+  await says(pill(page), /^Live$/);
+  const before = await page.locator('*').count();
+  const end = await server.listen(1000);
+  const areOpen = (count) => page.waitForFunction((count) => Number(document.querySelector('#streams dd').textContent.replaceAll(/\D/g, '')) === count, count);
+  await areOpen(1000);
+  const rows = await page.locator('#streams .rounds li').count();
+  assert.ok(rows > 0 && rows <= MOST_STREAMS, `${rows} rows`);
+  const elements = await page.locator('*').count();
+  assert.ok(elements < before + 60 * MOST_STREAMS, `${elements} elements, ${before} before`);
+  end();
+  await areOpen(0);
+  assert.deepEqual(complaints, []);
+  await page.context().close();
 });
 
 test('a file is transcribed as it is sent', async () => {

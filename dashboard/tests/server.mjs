@@ -2,12 +2,24 @@
 
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 
 export const ROOT = join(import.meta.dirname, '..', '..');
 export const BINARY = process.env.PACELINE_BIN ?? join(ROOT, 'target', 'debug', 'paceline');
+
+/** A WebSocket that asks for voice detection and then says nothing, by hand: a browser opens no more than 255. */
+const LISTEN = Buffer.concat([
+  Buffer.from('GET /api/v1/segmented HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n'),
+  message('{"request":"start","format":{"channels":1,"sample_rate":16000,"encoding":"s16le"}}'),
+]);
+
+/** A text message of a client, masked with zeros. */
+function message(text) {
+  return Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), Buffer.from(text)]);
+}
 
 /** A model that takes long enough for requests to meet. */
 const SIMULATED = ['models.simulated.simulated.delay=4ms', 'models.simulated.simulated.jitter=2ms'];
@@ -63,5 +75,17 @@ export class Server {
       goesOn = false;
       await all;
     };
+  }
+
+  /** Opens so many streams, which stay silent until they are told to end. */
+  async listen(streams) {
+    const [host, port] = this.address.split(':');
+    const sockets = await Promise.all(Array.from({ length: streams }, () => new Promise((done, failed) => {
+      const socket = connect(Number(port), host);
+      socket.on('error', failed);
+      socket.once('data', (answer) => (answer.toString().startsWith('HTTP/1.1 101') ? done(socket) : failed(new Error(`${answer}`))));
+      socket.write(LISTEN);
+    })));
+    return () => sockets.forEach((socket) => socket.destroy());
   }
 }
