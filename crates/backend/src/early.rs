@@ -28,7 +28,7 @@ pub(crate) struct Listeners<'a> {
     riders: &'a [Rider<'a, Item, Vec<Tensor>>],
     item_rows: &'a [usize],
     rows: usize,
-    states: SmallVec<[Listening; 8]>,
+    states: SmallVec<[Listening; 2]>,
     /// Whether anybody has had a result, so that the call cannot be run again.
     pub(crate) has_delivered: bool,
 }

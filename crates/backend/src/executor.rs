@@ -178,7 +178,7 @@ impl Instance {
         call: &BatchCall<'_, Item, Output, Vec<Tensor>>,
         replies: &mut Vec<Reply<Output, Vec<Tensor>>>,
     ) -> Result<(), BackendError> {
-        let riders: SmallVec<[Rider<'_, Item, Vec<Tensor>>; 8]> = call.riders().collect();
+        let riders: SmallVec<[Rider<'_, Item, Vec<Tensor>>; 2]> = call.riders().collect();
         let item_rows: SmallVec<[usize; 8]> = riders.iter().map(|rider| rider.rows).collect();
         let Self { backend, form, .. } = self;
         let rows = if form.signature.batched { call.padded_rows } else { 1 };
@@ -200,7 +200,7 @@ impl Instance {
             ran => ran?,
         };
         let mut first_row = 0;
-        let bad: SmallVec<[Option<BackendError>; 8]> = riders
+        let bad: SmallVec<[Option<BackendError>; 2]> = riders
             .iter()
             .enumerate()
             .map(|(at, rider)| {

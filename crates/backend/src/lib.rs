@@ -91,7 +91,7 @@ pub trait Backend: Send {
         call: &StackedCall<'_>,
         _early: &mut Early<'_>,
     ) -> Result<Outputs, BackendError> {
-        let inputs: SmallVec<[Tensor; 4]> = call.inputs.iter().map(Stacked::to_tensor).collect();
+        let inputs: SmallVec<[Tensor; 2]> = call.inputs.iter().map(Stacked::to_tensor).collect();
         self.run(&Call { inputs: &inputs, rows: call.rows })
     }
 }

@@ -122,7 +122,8 @@ pub(crate) struct View<'a> {
     pub(crate) soonest: Moment,
     /// By when the most urgent is wanted, where all say so.
     pub(crate) wanted: Option<Moment>,
-    /// Nanoseconds for which devices may be taken by others when its time has come.
+    /// Nanoseconds for which devices may be taken by others when its time has come; of what is wanted
+    /// later alone.
     pub(crate) reserve: f32,
     /// Since when it is held while a device is free.
     pub(crate) held_since: Option<Moment>,

@@ -654,6 +654,7 @@ impl<P, S> Scheduler<P, S> {
     /// What the policy sees of a queue.
     fn view<'a>(&'a self, queue: &'a Queue, now: Moment) -> View<'a> {
         let curve = self.latency.curve(queue.bucket);
+        let wanted = queue.wanted(&self.slots);
         View {
             limits: &self.limits,
             curve,
@@ -663,8 +664,8 @@ impl<P, S> Scheduler<P, S> {
             is_full: self.limits.max_items <= queue.rows || self.limits.max_cost <= queue.cost,
             oldest: queue.oldest(&self.slots).unwrap_or(now),
             soonest: queue.soonest(),
-            wanted: queue.wanted(&self.slots),
-            reserve: curve.map_or(0.0, |curve| self.reserve(curve)),
+            wanted,
+            reserve: wanted.and(curve).map_or(0.0, |curve| self.reserve(curve)),
             held_since: queue.held_since,
             is_closing: self.is_closed,
             resolution: self.resolution,

@@ -61,8 +61,8 @@ impl<R> Ticket<R> {
     /// # Errors
     ///
     /// When the item has no result.
-    pub async fn with_ride(mut self) -> Result<(R, Ride), Failure> {
-        std::future::poll_fn(|context| self.poll_answer(context)).await
+    pub fn with_ride(mut self) -> impl Future<Output = Result<(R, Ride), Failure>> + use<R> {
+        std::future::poll_fn(move |context| self.poll_answer(context))
     }
 
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Answer<R>> {

@@ -1,5 +1,6 @@
 //! The binary `paceline`: parse, run, exit code.
 
+mod allocator;
 mod args;
 mod client;
 mod commands;
@@ -12,9 +13,8 @@ use clap::Parser as _;
 
 use crate::args::{Args, Command};
 
-/// Requests are many small allocations on several threads, which this serves in half the time.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let args = Args::parse();

@@ -10,11 +10,10 @@ use std::{
     time::Duration,
 };
 
-use paceline_backend::Output;
 use paceline_batch::Histogram;
 use tokio::time::Instant;
 
-use crate::{InferError, Ride};
+use crate::{Ride, results::Answer};
 
 /// What a model did so far, counted in requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -135,18 +134,12 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Counts what comes of a request of so many rows.
-    pub(crate) async fn count(
-        self,
-        rows: u64,
-        answer: impl Future<Output = Result<(Output, Ride), InferError>>,
-    ) -> Result<(Output, Ride), InferError> {
-        let answer = answer.await;
-        match &answer {
+    /// Counts what came of a request of so many rows.
+    pub(crate) fn end(self, answer: &Answer, rows: u64) {
+        match answer {
             Ok((_, ride)) => self.good(ride, rows),
             Err(_) => self.failed(),
         }
-        answer
     }
 
     /// To be told of the first result, where there may be several.

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::future::Either;
 use paceline_backend::{
     EarlySender, Health, Instance, Item, Output, Ragged, WarmUp, run_on_thread, step_on_thread,
 };
@@ -25,6 +26,7 @@ use crate::{
     adapt::Adapter,
     counts::Counts,
     parts::{self, MAX_PARTS},
+    results::Answer,
     sequences::Sequences,
     submitted::Submitted,
     trace::{Tracer, Tracing},
@@ -263,34 +265,45 @@ impl Model {
         troubles.all(|trouble| trouble.is_some()).then_some(first)
     }
 
-    /// Submits a request and waits for its result. Dropping the future withdraws the request.
+    /// Submits a request, at once, and waits for its result. Dropping the future withdraws the
+    /// request.
     ///
     /// # Errors
     ///
     /// When there is no result, and why.
-    pub async fn infer(&self, mut ask: Ask) -> Result<(Output, Ride), InferError> {
-        let Some(tracing) = self.trace(&mut ask) else { return self.answer(ask).await };
-        let answer = self.answer(ask).await;
-        tracing.end(&answer);
-        answer
-    }
-
-    async fn answer(&self, ask: Ask) -> Result<(Output, Ride), InferError> {
+    pub fn infer(
+        &self,
+        mut ask: Ask,
+    ) -> impl Future<Output = Result<(Output, Ride), InferError>> + Send + use<'_> {
+        // What is asked is handed over here and not in the future, which would have room for it
+        // several times over, and is moved more than once itself. For the same reason what few
+        // need is boxed.
+        let tracing = self.trace(&mut ask).map(Box::new);
         let counting = self.counts.begin();
         let submitted = if self.facts.streams {
-            Err(InferError::Streams(self.facts.name.clone()))
+            Either::Left(Err(InferError::Streams(self.facts.name.clone())))
         } else if ask.waits_for_room {
-            // Boxed, like all that few need: every request's future has room for the largest.
-            Box::pin(self.submit_when_room(ask)).await
+            Either::Right(Box::pin(self.submit_when_room(ask)))
         } else {
-            self.submit(ask, None)
+            Either::Left(self.submit(ask, None))
         };
-        match submitted {
-            Ok(submitted) => counting.count(submitted.rows, submitted.wait()).await,
-            Err(error) => {
-                counting.failed();
-                Err(error)
+        async move {
+            let submitted = match submitted {
+                Either::Left(submitted) => submitted,
+                Either::Right(submitting) => submitting.await,
+            };
+            let (answer, rows): (Answer, _) = match submitted {
+                Ok(submitted) => {
+                    let rows = submitted.rows;
+                    (submitted.wait().await, rows)
+                }
+                Err(error) => (Err(error), 0),
+            };
+            counting.end(&answer, rows);
+            if let Some(tracing) = tracing {
+                tracing.end(&answer);
             }
+            answer
         }
     }
 

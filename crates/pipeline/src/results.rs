@@ -12,7 +12,8 @@ use crate::{
     trace::Tracing,
 };
 
-type Answer = Result<(Output, Ride), InferError>;
+/// What comes of a request.
+pub(crate) type Answer = Result<(Output, Ride), InferError>;
 
 /// The results of one request, as they come. Dropping them withdraws the request.
 pub struct Results {
@@ -36,9 +37,10 @@ impl Results {
         let first = Some(counting.first());
         match submitted {
             Ok(submitted) => {
-                let answer = counting.count(submitted.rows, submitted.wait());
                 let answer = async move {
-                    let answer = answer.await;
+                    let rows = submitted.rows;
+                    let answer = submitted.wait().await;
+                    counting.end(&answer, rows);
                     if let Some(tracing) = tracing {
                         tracing.end(&answer);
                     }

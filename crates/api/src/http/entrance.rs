@@ -71,42 +71,37 @@ impl Entrance {
 }
 
 impl Straight {
-    async fn answer<B>(
+    /// Not an async function: what can be done at once needs no room in a future that is moved.
+    fn answer<B>(
         self: Arc<Self>,
         target: Target,
         request: Request<B>,
         client: Client,
-    ) -> Answer
+    ) -> impl Future<Output = Answer> + Send
     where
         B: HttpBody<Data = Bytes> + Send,
         B::Error: Into<axum::BoxError>,
     {
         let marks = Marks::of(request.headers());
-        let response = match self.gate.admit(|| INFER, &request) {
-            Ok(known) => self.infer(target, request, known.unwrap_or(client)).await,
-            Err(error) => Err(error),
-        };
-        Ok(marks.put(response.unwrap_or_else(ApiError::into_response)))
-    }
-
-    async fn infer<B>(
-        &self,
-        target: Target,
-        request: Request<B>,
-        client: Client,
-    ) -> Result<Response, ApiError>
-    where
-        B: HttpBody<Data = Bytes> + Send,
-        B::Error: Into<axum::BoxError>,
-    {
+        let admitted = self.gate.admit(|| INFER, &request);
         let (head, body) = request.into_parts();
-        let client = Some(client);
-        let body = read(body, self.app.max_body).await;
-        match target {
-            Target::Plain(path) => plain::answer(&self.app, &path, &head, client, body).await,
-            Target::Protocol(path) => {
-                infer::answer(&self.app, path, &head.headers, client, body).await
-            }
+        async move {
+            let response = match admitted {
+                Ok(known) => {
+                    let client = Some(known.unwrap_or(client));
+                    let body = read(body, self.app.max_body).await;
+                    match target {
+                        Target::Plain(path) => {
+                            plain::answer(&self.app, &path, &head, client, body).await
+                        }
+                        Target::Protocol(path) => {
+                            infer::answer(&self.app, path, &head.headers, client, body).await
+                        }
+                    }
+                }
+                Err(error) => Err(error),
+            };
+            Ok(marks.put(response.unwrap_or_else(ApiError::into_response)))
         }
     }
 }

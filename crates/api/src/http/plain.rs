@@ -96,7 +96,10 @@ pub(super) async fn answer(
         return Ok(events(&model, Ask { inputs, ..asked }).into_response());
     }
     let Value::Array(instances) = body else {
-        return Ok(Json(one(&model, &body, &asked, wants_ride).await?).into_response());
+        let inputs = inputs_of(&model, &body)?;
+        drop(body);
+        let answer = model.infer(Ask { inputs, ..asked }).await?;
+        return Ok(Json(said(&model, &answer, wants_ride)?).into_response());
     };
     Box::pin(many(&model, &instances, &asked, wants_ride)).await
 }
@@ -133,14 +136,18 @@ async fn many(
         );
         return Err(ApiError::new(ErrorCode::InvalidInput, message));
     }
-    let answers = instances.iter().map(|instance| one(model, instance, asked, wants_ride));
+    let answers = instances.iter().map(|instance| {
+        // All are submitted before the first is waited for.
+        let inputs = inputs_of(model, instance);
+        let answer = inputs.map(|inputs| model.infer(Ask { inputs, ..asked.clone() }));
+        async move { said(model, &answer?.await?, wants_ride) }
+    });
     let mut results = Vec::with_capacity(instances.len());
     if asked.alone {
         for answer in answers {
             results.push(in_list(answer.await));
         }
     } else {
-        // All are submitted before the first is waited for.
         results.extend(futures_util::future::join_all(answers).await.into_iter().map(in_list));
     }
     Ok(Json(Value::Array(results)).into_response())
@@ -182,16 +189,13 @@ fn named(model: &Model, outputs: &[Tensor]) -> Result<Value, ApiError> {
     Ok(Value::Object(answer))
 }
 
-/// One instance.
-async fn one(
+/// What an instance is answered with.
+fn said(
     model: &Model,
-    instance: &Value,
-    asked: &Ask,
+    (outputs, ride): &(Vec<Tensor>, Ride),
     wants_ride: bool,
 ) -> Result<Value, ApiError> {
-    let inputs = inputs_of(model, instance)?;
-    let (outputs, ride) = model.infer(Ask { inputs, ..asked.clone() }).await?;
-    Ok(with_ride(named(model, &outputs)?, &ride, wants_ride))
+    Ok(with_ride(named(model, outputs)?, ride, wants_ride))
 }
 
 /// The tensors that an instance stands for.
