@@ -3,6 +3,10 @@
 //! `4711 1763241600000 cam-0` says what the fields `q`, `t` and `c` say. Redis pays for every field four
 //! times, when a frame is added and read and when its result is; one is a tenth cheaper in all than
 //! three. The camera comes last, so that its name may hold anything.
+//!
+//! A result says which frame it is of by its key, the frame's entry id and label:
+//! `1763241600123-0 4711 1763241600000 cam-0`. No two frames have the same, and a frame that Redis gives
+//! out again has the one it had.
 
 use std::{fmt, str::FromStr};
 
@@ -31,6 +35,26 @@ impl<C: fmt::Display> fmt::Display for Label<C> {
     }
 }
 
+impl<C: fmt::Display> Label<C> {
+    /// The key of this frame's result.
+    #[must_use]
+    pub fn result_key(&self, frame: impl fmt::Display) -> String {
+        format!("{frame} {self}")
+    }
+}
+
+impl Label {
+    /// The frame's entry id and label, by the key of its result.
+    ///
+    /// # Errors
+    ///
+    /// When the text is no such key.
+    pub fn of_result(key: &str) -> Result<(&str, Self), NotALabel> {
+        let (frame, label) = key.split_once(' ').ok_or(NotALabel)?;
+        Ok((frame, label.parse()?))
+    }
+}
+
 impl FromStr for Label {
     type Err = NotALabel;
 
@@ -54,12 +78,15 @@ mod tests {
             number in proptest::option::of(any::<u64>()), taken_ms: u64, camera in ".*")
         {
             let label = Label { number, taken_ms, camera };
-            prop_assert_eq!(label.to_string().parse(), Ok(label));
+            prop_assert_eq!(label.to_string().parse(), Ok(label.clone()));
+            let key = label.result_key("7-1");
+            prop_assert_eq!(Label::of_result(&key), Ok(("7-1", label)));
         }
 
         #[test]
         fn no_text_is_too_odd(text in ".*") {
             drop(text.parse::<Label>());
+            drop(Label::of_result(&text));
         }
     }
 
@@ -67,6 +94,7 @@ mod tests {
     fn what_is_no_label_is_refused() {
         for text in ["", "7", "7 8", "x 8 cam", "7 x cam", "-1 8 cam"] {
             assert_eq!(text.parse::<Label>(), Err(NotALabel), "{text}");
+            assert_eq!(Label::of_result(text), Err(NotALabel), "{text}");
         }
     }
 }

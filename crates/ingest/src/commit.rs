@@ -52,12 +52,11 @@ impl Settled {
         }
     }
 
-    /// How a result says which frame it is of: the frame's id, then its label.
-    fn label(&self) -> String {
+    /// What names the frame's result for ever.
+    fn key(&self) -> String {
         match &self.verdict {
             Verdict::Result { camera, seq, taken_ms, .. } => {
-                let label = Label { number: *seq, taken_ms: *taken_ms, camera };
-                format!("{} {label}", self.id)
+                Label { number: *seq, taken_ms: *taken_ms, camera }.result_key(self.id)
             }
             Verdict::Dropped(_) | Verdict::Dead { .. } => String::new(),
         }
@@ -168,7 +167,7 @@ impl Form {
             args.add(frame.id);
         }
         for frame in frames {
-            args.add(frame.label());
+            args.add(frame.key());
             args.0.push(frame.plain().map_or_else(Vec::new, |(_, data)| data.to_vec()));
         }
     }
@@ -179,7 +178,7 @@ impl Form {
         match &frame.verdict {
             Verdict::Result { answer, .. } => {
                 let (name, value) = answer.field();
-                args.add("r").add(frame.label());
+                args.add("r").add(frame.key());
                 args.0.extend([name.to_vec(), value.to_vec()]);
             }
             Verdict::Dropped(reason) => {

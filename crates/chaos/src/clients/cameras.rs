@@ -49,8 +49,8 @@ struct Frames {
     doubtful: BTreeSet<u64>,
     /// The newest frame of each camera that has a result.
     newest: BTreeMap<String, u64>,
-    /// Frames that had their result a short while ago, with when it was read.
-    answered: BTreeMap<u64, Instant>,
+    /// Frames that had their result a short while ago.
+    answered: BTreeMap<u64, Answered>,
     /// When Redis last lost what it had not copied.
     lost_at: Option<Instant>,
     n_results: u64,
@@ -62,6 +62,14 @@ struct Sent {
     at: Instant,
     /// A second Redis has it too.
     is_copied: bool,
+}
+
+#[derive(Debug)]
+struct Answered {
+    /// When the result was read.
+    at: Instant,
+    /// The frame's entry id, as the result says.
+    frame: String,
 }
 
 impl Film {
@@ -90,25 +98,32 @@ impl Film {
     }
 
     /// What one result means.
-    fn result(&self, camera: &str, number: u64, is_same: bool) -> Result<Instant, String> {
+    fn result(&self, key: &str, data: &[u8]) -> Result<Instant, String> {
         let now = Instant::now();
+        let (frame, Label { number, camera, .. }) =
+            Label::of_result(key).map_err(|_| format!("a result says that it is of `{key}`"))?;
+        let number = number.unwrap_or_default();
         let mut frames = self.frames.lock();
-        let newest = frames.newest.insert(camera.to_owned(), number);
+        let newest = frames.newest.insert(camera.clone(), number);
         frames.n_results += 1;
-        if !is_same {
+        if data != number.to_le_bytes() {
             return Err(format!("frame {number} of {camera} came back with other bytes"));
         }
         if newest.is_some_and(|newest| number <= newest) {
             return Err(format!("{camera}: {number} came after {newest:?}"));
         }
-        let known = frames.answered.insert(number, now);
-        while frames.answered.first_entry().is_some_and(|first| MEMORY < now - *first.get()) {
+        let answered = Answered { at: now, frame: frame.to_owned() };
+        let known = frames.answered.insert(number, answered);
+        while frames.answered.first_entry().is_some_and(|first| MEMORY < now - first.get().at) {
             frames.answered.pop_first();
         }
         match (frames.open.remove(&number), frames.lost_at.zip(known)) {
             (Some(sent), _) => Ok(sent.at),
             (None, _) if frames.doubtful.remove(&number) => Ok(now),
-            (None, Some((lost_at, known))) if known <= lost_at && lost_at - known < UNCOPIED => {
+            // It may come again, and is known by its id then.
+            (None, Some((lost_at, known)))
+                if known.at <= lost_at && lost_at - known.at < UNCOPIED && known.frame == frame =>
+            {
                 frames.n_repeats += 1;
                 Ok(now)
             }
@@ -229,18 +244,13 @@ async fn read(
     for (key, entries) in reply {
         let Some(place) = keys.iter().position(|known| *known == key) else { continue };
         for (id, fields) in entries {
-            let field = |is_label: bool| {
-                let pair = fields.chunks_exact(2).find(|pair| (pair[0] == b"k") == is_label);
+            let field = |is_key: bool| {
+                let pair = fields.chunks_exact(2).find(|pair| (pair[0] == b"k") == is_key);
                 pair.map(|pair| pair[1].clone()).unwrap_or_default()
             };
-            let (label, data) = (field(true), field(false));
-            let label = String::from_utf8_lossy(&label);
-            let label = label.split_once(' ').and_then(|(_, label)| label.parse::<Label>().ok());
-            let (camera, number) = label.map_or_else(Default::default, |label| {
-                (label.camera, label.number.unwrap_or_default())
-            });
+            let (key, data) = (field(true), field(false));
             let now = Instant::now();
-            match film.result(&camera, number, data == u64::to_le_bytes(number)) {
+            match film.result(&String::from_utf8_lossy(&key), &data) {
                 Ok(sent) => stage.ledger.settle("cameras", sent, now, &Outcome::Right),
                 Err(said) => stage.ledger.settle("cameras", now, now, &Outcome::Wrong(said)),
             }

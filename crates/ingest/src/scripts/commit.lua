@@ -6,9 +6,9 @@
 --   streams; then dead letter streams.
 -- ARGV: group, results to keep, dead letters to keep, number of parts, what the answers are; then per
 --   part its token, how many frames, and what they are; last the parts whose results are trimmed.
---   'p', plain: results of fresh frames; the ids of all, then of each its label and its bytes. A
+--   'p', plain: results of fresh frames; the ids of all, then of each its key and its bytes. A
 --   number, mixed: that many arguments, of each frame its id, 'f' (fresh) or 'd' (in doubt), and kind.
---   'r' (result): label, what it is, bytes. 'x' (dead letter): place of the dead letters in KEYS,
+--   'r' (result): key, what it is, bytes. 'x' (dead letter): place of the dead letters in KEYS,
 --   reason, tries. 'd' (dropped): name of the count.
 -- Reply: what was not settled now, each as part, frame (0: all, for somebody else owns the shard) and 0
 --   (settled before), 1 (lost: somebody trimmed it away) or what went wrong. Most of the time that is

@@ -2,6 +2,7 @@
 
 mod basics;
 mod cluster;
+mod doubles;
 mod faults;
 mod nodes;
 mod payloads;

@@ -412,23 +412,30 @@ pub(crate) async fn results(server: &Server, config: &Config) -> HashMap<String,
 
 /// The same, of one result stream.
 pub(crate) async fn results_of(server: &Server, key: &str) -> HashMap<String, Vec<u64>> {
-    let mut connection = server.connect().await;
     let mut found: HashMap<String, Vec<u64>> = HashMap::new();
+    for key in result_keys_of(server, key).await {
+        let (_, Label { number, camera, .. }) = Label::of_result(&key).unwrap();
+        found.entry(camera).or_default().push(number.unwrap());
+    }
+    found
+}
+
+/// The keys of the results in one result stream, in order.
+pub(crate) async fn result_keys_of(server: &Server, stream: &str) -> Vec<String> {
     let mut range = redis::cmd("XRANGE");
-    range.arg(key).arg("-").arg("+");
+    range.arg(stream).arg("-").arg("+");
     let entries: Vec<(String, HashMap<String, Value>)> =
-        range.query_async(&mut connection).await.unwrap();
-    for (_, mut fields) in entries {
-        let label: String = redis::from_redis_value(fields.remove("k").unwrap()).unwrap();
-        let Label { number, camera, .. } = label.split_once(' ').unwrap().1.parse().unwrap();
-        let seq = number.unwrap();
+        range.query_async(&mut server.connect().await).await.unwrap();
+    let key_of = |(_, mut fields): (String, HashMap<String, Value>)| {
+        let key: String = redis::from_redis_value(fields.remove("k").unwrap()).unwrap();
         // The model answers its input, so the payload says again whose frame it was.
         let (_, data) = fields.into_iter().next().unwrap();
         let data: Vec<u8> = redis::from_redis_value(data).unwrap();
-        assert_eq!(data[..8], seq.to_le_bytes(), "the result of another frame");
-        found.entry(camera).or_default().push(seq);
-    }
-    found
+        let (_, label) = Label::of_result(&key).unwrap();
+        assert_eq!(data[..8], label.number.unwrap().to_le_bytes(), "the result of another frame");
+        key
+    };
+    entries.into_iter().map(key_of).collect()
 }
 
 /// Every frame that was added has one result, in order.
