@@ -100,6 +100,13 @@ impl Shards {
         self.key(shard, "ledger")
     }
 
+    /// How many frames of a shard's stream were settled, or of the own stream of a camera.
+    #[must_use]
+    pub fn settled(&self, shard: ShardId, camera: Option<&str>) -> String {
+        let key = self.key(shard, "settled");
+        camera.map_or_else(|| key.clone(), |camera| format!("{key}:{camera}"))
+    }
+
     /// The nodes that are alive, a sorted set by when each is given up.
     #[must_use]
     pub fn nodes(&self) -> String {
@@ -185,7 +192,8 @@ mod tests {
             let (shards, shard) = (shards(4096), ShardId(shard));
             let expected = slot(&shards.frames(shard));
             for key in [shards.results(shard), shards.dead(shard), shards.lease(shard),
-                        shards.epoch(shard), shards.ledger(shard)] {
+                        shards.epoch(shard), shards.ledger(shard), shards.settled(shard, None),
+                        shards.settled(shard, Some("door {3}"))] {
                 prop_assert_eq!(slot(&key), expected);
             }
         }

@@ -88,6 +88,8 @@ pub(crate) struct Part<'a> {
     pub(crate) token: &'a str,
     /// The stream's key.
     pub(crate) stream: &'a str,
+    /// The key of the count of its frames that were settled.
+    pub(crate) settled: &'a str,
     pub(crate) frames: &'a [Settled],
     /// Whether the shard's results are trimmed to as many as are kept.
     pub(crate) trims: bool,
@@ -125,9 +127,10 @@ impl Form {
     /// The command that commits `parts`. In a Cluster all are of one shard.
     pub(crate) fn command(&self, parts: &[Part<'_>]) -> Cmd {
         let shards = &self.shards;
-        let mut keys = Vec::with_capacity(1 + 3 * parts.len());
+        let mut keys = Vec::with_capacity(1 + 4 * parts.len());
         keys.extend(parts.first().map(|part| shards.ledger(part.shard)));
         keys.extend(parts.iter().map(|part| shards.lease(part.shard)));
+        keys.extend(parts.iter().map(|part| part.settled.to_owned()));
         keys.extend(parts.iter().map(|part| shards.results(part.shard)));
         keys.extend(parts.iter().map(|part| part.stream.to_owned()));
         // Nearly always all answers are of one kind, which is said once.

@@ -12,6 +12,10 @@ use crate::{
     shard::{MAX_SHARDS, ShardId, Shards},
 };
 
+/// Most frames in one commit. Its script hands up to two values for each to one command, and can hand
+/// it fewer than 8000.
+const MAX_COMMIT: usize = 2000;
+
 /// Cameras on Redis Streams.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -216,6 +220,9 @@ impl Config {
         if self.certificate.is_some() != self.key.is_some() {
             return wrong("certificate", &"without its key", "`certificate` and `key` go together");
         }
+        if MAX_COMMIT < self.commit_frames {
+            return wrong("commit_frames", &self.commit_frames, "it must be at most 2000");
+        }
         if !(1..=MAX_SHARDS).contains(&self.shards) {
             return wrong("shards", &self.shards, "it must be from 1 to 4096");
         }
@@ -299,6 +306,7 @@ mod tests {
         assert_eq!(error, "cameras.node is a:b; it must be a name without a colon");
         assert!(Config { shards: 0, ..Config::default() }.validate().is_err());
         assert!(Config { in_model: 0, ..Config::default() }.validate().is_err());
+        assert!(Config { commit_frames: 2001, ..Config::default() }.validate().is_err());
     }
 
     #[test]

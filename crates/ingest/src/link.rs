@@ -17,23 +17,20 @@ pub(crate) struct Script {
 }
 
 macro_rules! script {
-    ($name:ident, $file:literal) => {
+    ($name:ident, $($file:literal),+) => {
         pub(crate) static $name: Script = Script {
-            text: include_str!(concat!("scripts/", $file)),
-            hash: LazyLock::new(|| {
-                let text = include_str!(concat!("scripts/", $file));
-                sha1_smol::Sha1::from(text).digest().to_string()
-            }),
+            text: concat!($(include_str!(concat!("scripts/", $file))),+),
+            hash: LazyLock::new(|| sha1_smol::Sha1::from($name.text).digest().to_string()),
         };
     };
 }
 
-script!(COMMIT, "commit.lua");
+script!(COMMIT, "gone.lua", "commit.lua");
 script!(LEASE, "lease.lua");
 script!(HEARTBEAT, "heartbeat.lua");
-script!(GROUP, "group.lua");
+script!(GROUP, "gone.lua", "group.lua");
 script!(REPLAY, "replay.lua");
-script!(UNSETTLED, "unsettled.lua");
+script!(UNSETTLED, "gone.lua", "unsettled.lua");
 
 impl Script {
     /// A call of it on these keys; arguments are added by the caller.

@@ -26,7 +26,7 @@ pub struct Totals {
     pub dropped: [u64; Reason::ALL.len()],
     /// Put to the dead letters.
     pub dead: u64,
-    /// Trimmed away by somebody while a node worked on them.
+    /// Trimmed away by somebody before they were settled.
     pub lost: u64,
     /// Still in the streams, read or not.
     pub in_streams: u64,
@@ -49,9 +49,9 @@ impl Totals {
         self.in_streams - self.unread
     }
 
-    /// Frames that were added and are nowhere: producers or people trimmed them away while no node
-    /// worked on them, or a server lost them. 0 where all is well. Taken while frames move, it may be
-    /// off by those.
+    /// Frames that were added and are nowhere: somebody trimmed them away and no node has noticed yet, or
+    /// had before a node first looked, or a server lost them. 0 where all is well. Taken while frames
+    /// move, it may be off by those.
     #[must_use]
     pub fn unaccounted(&self) -> i64 {
         let ended = self.committed + self.all_dropped() + self.dead + self.lost;

@@ -34,6 +34,8 @@ pub(crate) struct Found {
     pub(crate) frames: Vec<(EntryId, u32)>,
     /// What comes after this was not looked at; `None` where nothing does.
     pub(crate) until: Option<EntryId>,
+    /// Frames of the stream that were trimmed away, and were not counted before.
+    pub(crate) n_lost: u64,
 }
 
 impl Span {
@@ -47,14 +49,15 @@ impl Span {
         Self { after, held, until }
     }
 
-    /// The command that looks.
-    pub(crate) fn command(&self, stream: &str, group: &str) -> Cmd {
+    /// The command that looks. The keys are the stream's, that of the count of its frames that were
+    /// settled, and its ledger's.
+    pub(crate) fn command(&self, keys: [&str; 3], group: &str) -> Cmd {
         let from = if self.after == EntryId::default() {
             "-".to_owned()
         } else {
             format!("({}", self.after)
         };
-        let mut call = UNSETTLED.call(&[stream]);
+        let mut call = UNSETTLED.call(&keys);
         call.arg(group).arg(from).arg(PAGE).arg(u8::from(self.until.is_none()));
         for id in &self.held {
             call.arg(id.to_string());
@@ -70,7 +73,7 @@ impl Span {
         let pending: Vec<_> = rows.into_iter().map(pending_row).collect::<Option<_>>()?;
         let others: Vec<_> =
             ids.into_iter().map(|id| link::text(id)?.parse().ok()).collect::<Option<_>>()?;
-        Some(self.merge(&pending, &others))
+        Some(Found { n_lost: link::number(&parts.next()?)?, ..self.merge(&pending, &others) })
     }
 
     /// Pending frames and others in one order, as far as both were looked at.
@@ -89,7 +92,7 @@ impl Span {
         frames.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
         frames.dedup_by_key(|(id, _)| *id);
         frames.retain(|(id, _)| until.is_none_or(|until| *id <= until));
-        Found { frames, until }
+        Found { frames, until, n_lost: 0 }
     }
 }
 

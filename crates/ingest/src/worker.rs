@@ -87,6 +87,8 @@ struct Owned {
 
 struct Stream {
     key: String,
+    /// The key of the count of its frames that were settled.
+    settled: String,
     camera: Option<String>,
     shard: ShardId,
     phase: Phase,
@@ -171,7 +173,6 @@ pub(crate) struct Worker {
     sweep_at: Instant,
     /// Entries that were settled while a read is under way: the reply may still name them.
     settled_meanwhile: HashSet<(u64, EntryId)>,
-    lost: BTreeMap<ShardId, u64>,
     // Committing.
     commit_link: Option<Link>,
     committing: Option<Boxed<Committed>>,
@@ -217,7 +218,6 @@ impl Worker {
             must_verify: false,
             sweep_at: now,
             settled_meanwhile: HashSet::new(),
-            lost: BTreeMap::new(),
             commit_link: None,
             committing: None,
             ready: VecDeque::new(),
@@ -341,8 +341,16 @@ impl Worker {
         let number = self.next_stream;
         self.next_stream += 1;
         self.by_key.insert(key.clone().into_bytes(), number);
-        let phase = Phase::recovery();
-        let stream = Stream { key, camera, shard, phase, held: HashSet::new(), is_leaving: false };
+        let settled = self.common.shards.settled(shard, camera.as_deref());
+        let stream = Stream {
+            key,
+            settled,
+            camera,
+            shard,
+            phase: Phase::recovery(),
+            held: HashSet::new(),
+            is_leaving: false,
+        };
         self.streams.insert(number, stream);
     }
 

@@ -1,9 +1,8 @@
-#!lua flags=allow-oom
 -- Settles frames in one atomic step: fence, write results or dead letters, delete, count.
 -- Allowed when memory is short, because it frees more than it takes.
 --
--- A part is frames of one stream. KEYS: ledger; the leases of all parts, their result streams, their
---   streams; then dead letter streams.
+-- A part is frames of one stream. KEYS: ledger; the leases of all parts, how many frames of their
+--   streams were settled, their result streams, their streams; then dead letter streams.
 -- ARGV: group, results to keep, dead letters to keep, number of parts, what the answers are; then per
 --   part its token, how many frames, and what they are; last the parts whose results are trimmed.
 --   'p', plain: results of fresh frames; the ids of all, then of each its key and its bytes. A
@@ -19,12 +18,15 @@
 -- is not pending. One in doubt may be pending, because it was claimed, or settled, because the answer to
 -- an earlier commit was lost.
 --
+-- What is gone from a stream and was not settled was trimmed away by somebody, read or not. So it is
+-- counted as lost by the difference, whoever finds it first, and never twice.
+--
 -- What costs here is the number of calls and of their arguments, and then reading globals in a loop.
 local ARGV, KEYS, type, unpack, tonumber = ARGV, KEYS, type, unpack, tonumber
 local call, must = redis.pcall, redis.call
 local group, answer, n_parts = ARGV[1], ARGV[5], tonumber(ARGV[4])
-local owners = must('MGET', unpack(KEYS, 2, n_parts + 1))
-local counts, committed, reply = {}, 0, {}
+local known = must('MGET', unpack(KEYS, 2, 2 * n_parts + 1))
+local counts, committed, settled, reply = {}, 0, {}, {}
 
 local function note(part, frame, what)
     local n = #reply
@@ -48,9 +50,6 @@ local function miss(part, frame, entry, into, is_lost)
     if entry then
         must('XDEL', into, entry)
     end
-    if is_lost then
-        count('lost', 1)
-    end
     note(part, frame, is_lost and 1 or 0)
 end
 
@@ -70,8 +69,9 @@ local function write(at, id, results, stream)
     return false, false, ARGV[at + 1], at + 2
 end
 
--- Frames of all sorts.
+-- Frames of all sorts; how many were there to be settled.
 local function settle_mixed(part, at, n_frames, results, stream)
+    local n_settled = 0
     for frame = 1, n_frames do
         local id, is_fresh = ARGV[at], ARGV[at + 1] == 'f'
         local entry, into, name
@@ -82,38 +82,55 @@ local function settle_mixed(part, at, n_frames, results, stream)
             local was_pending = not is_fresh and call('XACK', stream, group, id) == 1
             if call('XDEL', stream, id) == 1 then
                 count(name, 1)
+                n_settled = n_settled + 1
             else
                 miss(part, frame, entry, into, is_fresh or was_pending)
             end
         end
     end
+    return n_settled
 end
 
--- Results of fresh frames.
+-- Results of fresh frames; how many were there to be settled.
 local function settle_plain(part, at, n_frames, results, stream)
-    local value = at + n_frames
+    local value, n_settled = at + n_frames, 0
     for frame = 1, n_frames do
         local entry = call('XADD', results, '*', 'k', ARGV[value], answer, ARGV[value + 1])
         if type(entry) == 'table' then
             note(part, frame, entry.err)
         elseif call('XDEL', stream, ARGV[at]) == 1 then
-            committed = committed + 1
+            n_settled = n_settled + 1
         else
             miss(part, frame, entry, results, true)
         end
         at, value = at + 1, value + 2
     end
+    committed = committed + n_settled
+    return n_settled
 end
 
 local at = 6
 for part = 1, n_parts do
     local n_frames, first = tonumber(ARGV[at + 1]), at + 3
     local is_plain = ARGV[at + 2] == 'p'
-    if owners[part] ~= ARGV[at] then
+    if known[part] ~= ARGV[at] then
         note(part, 0, 0)
     else
         local settle = is_plain and settle_plain or settle_mixed
-        settle(part, first, n_frames, KEYS[1 + n_parts + part], KEYS[1 + 2 * n_parts + part])
+        local results, stream = KEYS[1 + 2 * n_parts + part], KEYS[1 + 3 * n_parts + part]
+        local n_settled, total = settle(part, first, n_frames, results, stream), known[n_parts + part]
+        -- Of a stream whose count somebody removed there is one again once it was looked over.
+        if total then
+            total = total + n_settled
+            if n_settled < n_frames then
+                -- Fewer are gone where the stream is, or was made anew.
+                local n_lost = math.max(n_gone(stream) - total, 0)
+                count('lost', n_lost)
+                total = total + n_lost
+            end
+            local n = #settled
+            settled[n + 1], settled[n + 2] = KEYS[1 + n_parts + part], total
+        end
     end
     at = first + (is_plain and 3 * n_frames or tonumber(ARGV[at + 2]))
 end
@@ -121,7 +138,10 @@ if committed > 0 then
     count('committed', committed)
 end
 for trimmed = at, #ARGV do
-    call('XTRIM', KEYS[1 + n_parts + tonumber(ARGV[trimmed])], 'MAXLEN', '~', ARGV[2])
+    call('XTRIM', KEYS[1 + 2 * n_parts + tonumber(ARGV[trimmed])], 'MAXLEN', '~', ARGV[2])
+end
+if #settled > 0 then
+    must('MSET', unpack(settled))
 end
 for name, n in pairs(counts) do
     must('HINCRBY', KEYS[1], name, n)

@@ -118,10 +118,12 @@ impl Worker {
     }
 
     fn as_part<'a>(&'a self, sent: &'a Sent, batch: &'a [Settled]) -> Part<'a> {
+        let stream = self.streams.get(&sent.stream);
         Part {
             shard: sent.shard,
             token: &sent.token,
-            stream: self.streams.get(&sent.stream).map_or("", |stream| &stream.key),
+            stream: stream.map_or("", |stream| &stream.key),
+            settled: stream.map_or("", |stream| &stream.settled),
             frames: &batch[sent.frames.clone()],
             trims: sent.trims,
         }

@@ -70,7 +70,6 @@ pub(super) enum Request {
     /// Which shards are still ours, by the tokens they were granted with.
     Verify(Vec<(ShardId, Arc<str>)>),
     MakeGroups(Vec<u64>),
-    CountLost,
     LookUp(Vec<(u64, Span)>),
     Claim {
         claims: Vec<(u64, Vec<(EntryId, u32)>)>,
@@ -125,14 +124,6 @@ impl Worker {
             return Some(self.verify());
         }
         self.sweep(now);
-        if !self.lost.is_empty() {
-            let mut commands = Pipeline::new();
-            for (shard, n) in &self.lost {
-                let ledger = self.common.shards.ledger(*shard);
-                commands.cmd("HINCRBY").arg(ledger).arg("lost").arg(*n);
-            }
-            return Some((Request::CountLost, commands, Duration::ZERO));
-        }
         if let Some(request) = self.make_groups(now) {
             return Some(request);
         }
@@ -233,7 +224,9 @@ impl Worker {
             let stream = &self.streams[&number];
             let Phase::Recovery { after, .. } = &stream.phase else { continue };
             let span = Span::new(*after, &stream.held);
-            commands.add_command(span.command(&stream.key, &config.group));
+            let ledger = self.common.shards.ledger(stream.shard);
+            let keys = [&*stream.key, &*stream.settled, &*ledger];
+            commands.add_command(span.command(keys, &config.group));
             spans.push((number, span));
         }
         Some((Request::LookUp(spans), commands, Duration::ZERO))

@@ -96,11 +96,6 @@ impl Worker {
             Request::Open => self.must_verify = true,
             Request::Verify(shards) => self.verified(shards, values),
             Request::MakeGroups(streams) => self.groups_made(&streams, values, now),
-            Request::CountLost => {
-                if !values.iter().any(|value| matches!(value, Value::ServerError(_))) {
-                    self.lost.clear();
-                }
-            }
             Request::LookUp(spans) => {
                 for ((number, span), value) in spans.into_iter().zip(values) {
                     self.looked_up(number, &span, value, now);
@@ -134,7 +129,7 @@ impl Worker {
                         );
                         self.common.health.update(|health| health.n_resets += 1);
                     }
-                    stream.phase = if made == 1 { Phase::Live } else { Phase::recovery() };
+                    stream.phase = Phase::recovery();
                     self.read_breaker.succeed();
                 }
                 Some(Value::BulkString(error)) => {
@@ -156,13 +151,21 @@ impl Worker {
             return;
         }
         let Some(stream) = self.streams.get_mut(&number) else { return };
-        let Phase::Recovery { after, found, is_last_page } = &mut stream.phase else { return };
         let Some(page) = span.found(value) else {
             self.read_at = now + self.read_breaker.fail(rand::random());
             let fault = Fault::Nonsense("a look for unsettled frames with something else");
             self.note_problem(&fault, self.read_breaker.n_failures());
             return;
         };
+        if 0 < page.n_lost {
+            stream.tell_lost(page.n_lost);
+            // What is held and gone is counted here when its commit says so.
+            if stream.held.is_empty() {
+                self.common.ledger.take(page.n_lost);
+                self.common.ledger.end(Ending::Lost, page.n_lost);
+            }
+        }
+        let Phase::Recovery { after, found, is_last_page } = &mut stream.phase else { return };
         *after = page.until.unwrap_or(*after);
         *is_last_page = page.until.is_none();
         let settled = &self.settled_meanwhile;
@@ -184,26 +187,15 @@ impl Worker {
             return;
         }
         let entries = link::list(value).unwrap_or_default();
-        let mut got = Vec::with_capacity(entries.len());
-        let mut bytes = 0;
+        let (mut n, mut bytes) = (0, 0);
         for entry in entries {
             let Some((id, fields)) = entry_of(entry) else { continue };
-            got.push(id);
+            n += 1;
             bytes += weight(&fields);
             let tries = ids.iter().find(|(asked, _)| *asked == id).map_or(1, |(_, n)| *n);
             self.arrived(number, Delivered { id, fields, tries, standing: Standing::Claimed });
         }
-        self.pace.weighed(got.len(), bytes);
-        // What was found and is not there was trimmed away by somebody.
-        let n_lost = ids.iter().filter(|(id, _)| !got.contains(id)).count() as u64;
-        if 0 < n_lost
-            && let Some(stream) = self.streams.get(&number)
-        {
-            stream.tell_lost(n_lost);
-            self.common.ledger.take(n_lost);
-            self.common.ledger.end(Ending::Lost, n_lost);
-            *self.lost.entry(stream.shard).or_default() += n_lost;
-        }
+        self.pace.weighed(n, bytes);
         if let Some(stream) = self.streams.get_mut(&number)
             && let Phase::Recovery { found, is_last_page, .. } = &stream.phase
             && found.is_empty()

@@ -1,6 +1,6 @@
 //! Frames that were read and not settled: none is pending until it is claimed.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use paceline_ingest::{Config, Layout};
 use paceline_pipeline::Models;
@@ -40,6 +40,14 @@ async fn take(server: &Server, key: &str, n: usize, notes: bool) {
     command.extend(["STREAMS", key, ">"]);
     let taken: Value = redis(server, &command).await;
     assert_ne!(taken, Value::Nil);
+}
+
+/// Closes the connection of the only reader, after which it looks all its streams over.
+async fn cut_reader(server: &Server) {
+    let clients: String = redis(server, &["CLIENT", "LIST"]).await;
+    let reader = clients.lines().find(|client| client.contains("name=paceline-reader-")).unwrap();
+    let id = reader.split([' ', '=']).nth(1).unwrap();
+    let _: u64 = redis(server, &["CLIENT", "KILL", "ID", id]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -136,10 +144,7 @@ async fn what_was_delivered_to_nobody_is_found_among_what_is_worked_on() {
         let _: Value = lost.query_async(&mut producer.connection).await.unwrap();
         *producer.next.entry("cam-10".to_owned()).or_default() += 2;
     }
-    let clients: String = redis(&server, &["CLIENT", "LIST"]).await;
-    let reader = clients.lines().find(|client| client.contains("name=paceline-reader-")).unwrap();
-    let id = reader.split([' ', '=']).nth(1).unwrap();
-    let _: u64 = redis(&server, &["CLIENT", "KILL", "ID", id]).await;
+    cut_reader(&server).await;
     rig::until("all are read", async || running.cameras.counts().in_flight == 9).await;
     come(&models);
 
@@ -181,6 +186,82 @@ async fn what_is_trimmed_away_while_it_is_worked_on_is_counted_as_lost() {
     assert_eq!((totals.committed, totals.lost, totals.unaccounted()), (9, 6, 0));
     assert_eq!(rig::results(&server, &config).await["cam-0"], [2, 3, 4, 9, 10, 11, 12, 13, 14]);
     running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_trimmed_away_after_its_reader_died_is_counted_as_lost() {
+    for layout in [Layout::Shard, Layout::Camera] {
+        let server = Server::start(&[]).await;
+        let cameras = (0..10).map(|camera| format!("cam-{camera}")).collect();
+        let config = Config { layout, cameras, ..rig::config(&server.url()) };
+        let mut producer = Producer::new(&server, &config).await;
+        producer.add(10, 20).await;
+        let running = Running::start(config.clone(), no_models());
+        rig::until("all are read", async || running.cameras.counts().in_flight == 200).await;
+        running.crash().await;
+        // Some that nobody has read go as well.
+        producer.add(10, 2).await;
+        let keys: BTreeSet<String> =
+            (0..10).map(|camera| producer.key(&format!("cam-{camera}"))).collect();
+        let mut n_trimmed = 0;
+        for (n_kept, key) in keys.iter().enumerate() {
+            let n: u64 = redis(&server, &["XTRIM", key, "MAXLEN", &n_kept.to_string()]).await;
+            n_trimmed += n;
+        }
+
+        let second = Config { node: "second".to_owned(), ..config.clone() };
+        let running = Running::start(second, rig::quick_models());
+        let totals = running.settled().await;
+
+        assert_eq!((totals.lost, totals.committed), (n_trimmed, 220 - n_trimmed), "{layout:?}");
+        assert_eq!(totals.unaccounted(), 0, "{layout:?}");
+        let counts = running.stop().await.counts();
+        assert_eq!((counts.lost, counts.balances()), (n_trimmed, true), "{counts:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_trimmed_away_is_counted_once_whoever_finds_it() {
+    let server = Server::start(&[]).await;
+    let config = Config { shards: 1, readers: 1, ..rig::config(&server.url()) };
+    let mut producer = Producer::new(&server, &config).await;
+    producer.add(1, 5).await;
+    let models = no_models();
+    let running = Running::start(config.clone(), Arc::clone(&models));
+    rig::until("they are read", async || running.cameras.counts().in_flight == 5).await;
+    let _: u64 = redis(&server, &["XTRIM", &producer.key("cam-0"), "MAXLEN", "2"]).await;
+    let lost = async || running.cameras.totals().await.unwrap().lost;
+    assert_eq!(lost().await, 0);
+
+    cut_reader(&server).await;
+    rig::until("a look finds it", async || lost().await == 3).await;
+    come(&models);
+    let totals = running.settled().await;
+
+    assert_eq!((totals.lost, totals.committed, totals.unaccounted()), (3, 2, 0));
+    let counts = running.stop().await.counts();
+    assert_eq!((counts.lost, counts.committed, counts.balances()), (3, 2, true), "{counts:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_is_new_or_was_made_anew_has_lost_nothing() {
+    let server = Server::start(&[]).await;
+    let config = Config { shards: 1, readers: 1, ..rig::config(&server.url()) };
+    let mut producer = Producer::new(&server, &config).await;
+    let key = producer.key("cam-0");
+    let shards = config.shards();
+    let ledger = shards.ledger(shards.of("cam-0"));
+    // Of each some are gone before a node looks; one has had more frames than the next, one fewer.
+    for n in [9, 4, 7] {
+        producer.add(1, n).await;
+        let _: u64 = redis(&server, &["XTRIM", &key, "MAXLEN", "3"]).await;
+        let running = Running::start(config.clone(), rig::quick_models());
+        running.settled().await;
+        running.stop().await;
+        let lost: Option<i64> = redis(&server, &["HGET", &ledger, "lost"]).await;
+        assert_eq!(lost, None, "{n}");
+        let _: u64 = redis(&server, &["DEL", &key]).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
