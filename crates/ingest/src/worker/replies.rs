@@ -397,3 +397,6 @@ fn entry_of(value: Value) -> Option<(EntryId, Fields)> {
     let id = link::text(parts.next()?)?.parse().ok()?;
     Some((id, link::pairs(parts.next()?)?))
 }
+
+#[cfg(test)]
+mod tests;
