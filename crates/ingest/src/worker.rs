@@ -14,6 +14,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
+    time::Duration,
 };
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -98,14 +99,28 @@ struct Stream {
     is_leaving: bool,
 }
 
-impl Stream {
-    /// Says that somebody took frames away that were read and not settled.
-    fn tell_lost(&self, n_lost: u64) {
-        tracing::error!(
-            stream = self.key,
-            n_lost,
-            "frames were trimmed away before they were settled; do not trim streams that are kept"
-        );
+/// How often it is said that frames were lost: a producer that trims its streams does so all the time.
+const LOSSES: Duration = Duration::from_secs(10);
+
+/// Frames that somebody took away before they were settled, and nobody was told of.
+#[derive(Debug, Default)]
+struct Losses {
+    n_untold: u64,
+    told: Option<Instant>,
+}
+
+impl Losses {
+    fn note(&mut self, stream: &str, n_lost: u64, now: Instant) {
+        self.n_untold += n_lost;
+        if self.told.is_none_or(|told| LOSSES <= now - told) {
+            self.told = Some(now);
+            tracing::error!(
+                stream,
+                n_lost = std::mem::take(&mut self.n_untold),
+                "frames were trimmed away before they were settled, of this stream and perhaps of \
+                 others; do not trim streams that are kept"
+            );
+        }
     }
 }
 
@@ -173,6 +188,7 @@ pub(crate) struct Worker {
     sweep_at: Instant,
     /// Entries that were settled while a read is under way: the reply may still name them.
     settled_meanwhile: HashSet<(u64, EntryId)>,
+    losses: Losses,
     // Committing.
     commit_link: Option<Link>,
     committing: Option<Boxed<Committed>>,
@@ -218,6 +234,7 @@ impl Worker {
             must_verify: false,
             sweep_at: now,
             settled_meanwhile: HashSet::new(),
+            losses: Losses::default(),
             commit_link: None,
             committing: None,
             ready: VecDeque::new(),

@@ -162,7 +162,7 @@ impl Worker {
                     if 0 < n_lost
                         && let Some(stream) = self.streams.get(&part.stream)
                     {
-                        stream.tell_lost(n_lost as u64);
+                        self.losses.note(&stream.key, n_lost as u64, now);
                     }
                     for (frame, state) in frames.zip(states) {
                         if let (State::Settled, Verdict::Result { camera, taken_ms, .. }) =

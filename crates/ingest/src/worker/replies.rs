@@ -158,7 +158,7 @@ impl Worker {
             return;
         };
         if 0 < page.n_lost {
-            stream.tell_lost(page.n_lost);
+            self.losses.note(&stream.key, page.n_lost, now);
             // What is held and gone is counted here when its commit says so.
             if stream.held.is_empty() {
                 self.common.ledger.take(page.n_lost);
