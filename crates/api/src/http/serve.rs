@@ -135,13 +135,15 @@ pub struct Listening {
 }
 
 /// Serves until `stop`, then lets every connection finish what it is doing. `connections` is where
-/// they run.
+/// they run, and is not empty before the last of them is taken in.
 pub async fn serve(
     listening: Listening,
     limits: ServeLimits,
     connections: TaskTracker,
     stop: CancellationToken,
 ) {
+    // ORDER: whoever waits for connections to end would not know of one that is accepted just now.
+    let _open = connections.token();
     let Listening { mut listener, tls, entrance, places, budget } = listening;
     let door =
         Arc::new(Door { protocols: Protocols::new(&limits), entrance, tls, limits, budget, stop });
@@ -277,5 +279,37 @@ impl Door {
         };
         let opening = Opening::of(&mut socket).await?;
         Ok((socket, opening))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use tokio_test::{assert_pending, assert_ready, task};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_open_door_counts_among_the_connections() {
+        let (_door, clients) = mpsc::channel(1);
+        let listening = Listening {
+            listener: Listener::Memory(clients),
+            tls: None,
+            entrance: Router::new().into(),
+            places: Places::new(1, 1),
+            budget: Budget::new(1),
+        };
+        let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
+        let limits = ServeLimits::default();
+        let mut serving = task::spawn(serve(listening, limits, connections.clone(), stop.clone()));
+        assert_pending!(serving.poll());
+        connections.close();
+        let mut ended = task::spawn(connections.wait());
+
+        stop.cancel();
+        assert_pending!(ended.poll());
+        assert_ready!(serving.poll());
+        drop(serving);
+        assert_ready!(ended.poll());
     }
 }

@@ -42,6 +42,8 @@ pub async fn serve(
     connections: TaskTracker,
     stop: CancellationToken,
 ) {
+    // ORDER: as for other doors, one that is accepted just now is waited for.
+    let _open = connections.token();
     loop {
         // CANCEL SAFETY: a connection that is accepted and has no place yet is closed.
         let (stream, place) = tokio::select! {
