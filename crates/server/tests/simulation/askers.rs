@@ -13,7 +13,7 @@ use crate::{
     world::World,
 };
 
-fn numbers(random: &mut ChaCha8Rng) -> Vec<i64> {
+pub(crate) fn numbers(random: &mut ChaCha8Rng) -> Vec<i64> {
     (0..random.random_range(2..6)).map(|_| random.random()).collect()
 }
 

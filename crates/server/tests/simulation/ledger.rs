@@ -8,6 +8,8 @@ use serde_json::Value;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Total {
     pub(crate) right: u64,
+    /// Of these, over gRPC.
+    pub(crate) called: u64,
     pub(crate) failed: u64,
     pub(crate) overloaded: u64,
     pub(crate) late: u64,
@@ -24,6 +26,7 @@ pub(crate) struct Total {
 impl Total {
     pub(crate) fn add(&mut self, other: &Self) {
         self.right += other.right;
+        self.called += other.called;
         self.failed += other.failed;
         self.overloaded += other.overloaded;
         self.late += other.late;
@@ -38,9 +41,20 @@ impl Total {
     /// A simulation in which something never happens shows nothing about it.
     pub(crate) fn has_everything(&self) -> bool {
         let Self {
-            right, failed, overloaded, late, unheard, left, streams, samples, pests, ..
+            right,
+            called,
+            failed,
+            overloaded,
+            late,
+            unheard,
+            left,
+            streams,
+            samples,
+            pests,
+            ..
         } = *self;
-        ![right, failed, overloaded, late, unheard, left, streams, samples, pests].contains(&0)
+        ![right, called, failed, overloaded, late, unheard, left, streams, samples, pests]
+            .contains(&0)
             && self.drained_early != 0
     }
 }

@@ -10,6 +10,7 @@
 )]
 
 mod askers;
+mod callers;
 mod ledger;
 mod model;
 mod pest;

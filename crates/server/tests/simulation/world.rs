@@ -12,7 +12,8 @@ use futures_util::future::join_all;
 use paceline_api::{
     App, Readiness,
     gate::Gate,
-    http::{self, Budget, Listener, Listening, Places, ServeLimits},
+    grpc,
+    http::{self, Budget, Entrance, Listener, Listening, Places, ServeLimits},
     ws::{SocketLimits, Streams},
 };
 use paceline_backend::simulated::{self, Answer};
@@ -33,7 +34,7 @@ use tokio::{
 };
 
 use crate::{
-    askers,
+    askers, callers,
     ledger::{Excuses, Ledger, Total},
     model::{self, Mood},
     pest, streams,
@@ -56,6 +57,7 @@ pub(crate) struct World {
     /// Longest that a call of a model takes.
     pub(crate) slowest: Duration,
     door: mpsc::Sender<DuplexStream>,
+    grpc_door: mpsc::Sender<DuplexStream>,
     is_draining: Cell<bool>,
     n_left: Cell<u64>,
 }
@@ -63,10 +65,12 @@ pub(crate) struct World {
 impl World {
     /// A connection; none where the server does not take any more.
     pub(crate) async fn connect(&self, random: &mut ChaCha8Rng) -> Option<DuplexStream> {
-        sleep(Duration::from_millis(random.random_range(0..2000))).await;
-        let (own, other) = duplex(1 << random.random_range(6..16));
-        self.door.send(other).await.ok()?;
-        Some(own)
+        enter(&self.door, random).await
+    }
+
+    /// The same for gRPC.
+    pub(crate) async fn call(&self, random: &mut ChaCha8Rng) -> Option<DuplexStream> {
+        enter(&self.grpc_door, random).await
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -78,6 +82,13 @@ impl World {
         self.n_left.set(self.n_left.get() + n as u64);
         self.ledger.count(|total| total.left += n as u64);
     }
+}
+
+async fn enter(door: &mpsc::Sender<DuplexStream>, random: &mut ChaCha8Rng) -> Option<DuplexStream> {
+    sleep(Duration::from_millis(random.random_range(0..2000))).await;
+    let (own, other) = duplex(1 << random.random_range(6..16));
+    door.send(other).await.ok()?;
+    Some(own)
 }
 
 /// Loads nothing.
@@ -152,12 +163,14 @@ async fn simulate(seed: u64) -> Result<Total, String> {
     };
     let hearing = model::open(&models, &tasks, "hearing", (counts, Settings::default(), mood));
     let (door, clients) = mpsc::channel(1);
-    serve(&mut supervisor, &models, clients);
+    let (grpc_door, callers) = mpsc::channel(1);
+    serve(&mut supervisor, &models, clients, callers);
     let world = World {
         ledger: Ledger::default(),
         excuses: Excuses { failed: is_moody, overloaded: is_tight, late: false },
         slowest: Duration::from_millis(mood.slowest_ms),
         door,
+        grpc_door,
         is_draining: Cell::new(false),
         n_left: Cell::new(0),
     };
@@ -198,8 +211,13 @@ async fn live(
     tokio::join!(all, end);
 }
 
-/// Opens the door.
-fn serve(supervisor: &mut Supervisor, models: &Arc<Models>, clients: mpsc::Receiver<DuplexStream>) {
+/// Opens the doors.
+fn serve(
+    supervisor: &mut Supervisor,
+    models: &Arc<Models>,
+    clients: mpsc::Receiver<DuplexStream>,
+    callers: mpsc::Receiver<DuplexStream>,
+) {
     let voices = VOICES.get_or_init(|| VoiceDetector::start(VoiceSettings::default()).unwrap());
     let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
     let speech = SpeechSettings {
@@ -211,7 +229,7 @@ fn serve(supervisor: &mut Supervisor, models: &Arc<Models>, clients: mpsc::Recei
         speech: Speech::new(Arc::clone(models), voices.clone(), speech),
         synthesis: Synthesis::new(Arc::clone(models), SynthesisSettings::default()),
         limits: SocketLimits::default(),
-        open: connections.clone(),
+        open: connections,
         stop: stop.clone(),
     };
     let app = App {
@@ -224,10 +242,22 @@ fn serve(supervisor: &mut Supervisor, models: &Arc<Models>, clients: mpsc::Recei
         streams,
         live: Arc::default(),
     };
+    let grpc = grpc::router(app.clone(), Gate::open(), stop).unwrap();
+    open(supervisor, "grpc", callers, grpc.into());
+    open(supervisor, "http", clients, http::entrance(app, Gate::open()));
+}
+
+fn open(
+    supervisor: &mut Supervisor,
+    name: &'static str,
+    clients: mpsc::Receiver<DuplexStream>,
+    entrance: Entrance,
+) {
+    let (connections, stop) = (supervisor.connections(), supervisor.stop_intake());
     let listening = Listening {
         listener: Listener::Memory(clients),
         tls: None,
-        entrance: http::entrance(app, Gate::open()),
+        entrance,
         places: Places::new(1000, 1000),
         budget: Budget::new(1 << 30),
     };
@@ -238,7 +268,7 @@ fn serve(supervisor: &mut Supervisor, models: &Arc<Models>, clients: mpsc::Recei
         drain_stall: DRAIN / 4,
         ..ServeLimits::default()
     };
-    supervisor.stage("door", async move {
+    supervisor.stage(name, async move {
         http::serve(listening, limits, connections, stop).await;
         Ok(())
     });
@@ -251,12 +281,13 @@ fn visitors<'a>(world: &'a World, random: &mut ChaCha8Rng) -> Vec<Visit<'a>> {
     (0..random.random_range(1..12))
         .map(|_| {
             let seed = random.random();
-            let visit: Visit<'a> = match random.random_range(0..10) {
+            let visit: Visit<'a> = match random.random_range(0..12) {
                 0..4 => Box::pin(askers::patient(world, seed)),
                 4 => Box::pin(askers::hurried(world, seed)),
                 5 => Box::pin(askers::fickle(world, seed)),
                 6 => Box::pin(askers::crowd(world, seed)),
                 7 => Box::pin(pest::pest(world, seed)),
+                8..10 => Box::pin(callers::caller(world, seed)),
                 _ => Box::pin(streams::stream(world, seed)),
             };
             visit
