@@ -100,11 +100,13 @@ mod tests {
 
         assert_eq!(bytes("language", DType::Bytes).unwrap(), b"\x02\0\0\0de");
         assert_eq!(bytes("beam", DType::I64).unwrap(), 5_i64.to_le_bytes());
+        assert_eq!(bytes("beam", DType::I32).unwrap(), 5_i32.to_le_bytes());
         assert_eq!(bytes("half", DType::F32).unwrap(), 0.5_f32.to_le_bytes());
         assert_eq!(bytes("punctuate", DType::Bool).unwrap(), [1]);
         assert_eq!(bytes("other", DType::Bytes).unwrap(), [0; 4]);
         assert_eq!(bytes("other", DType::I32).unwrap(), [0; 4]);
         for (name, dtype) in [
+            ("half", DType::I32),
             ("half", DType::I64),
             ("language", DType::I64),
             ("beam", DType::Bool),
