@@ -163,10 +163,12 @@ impl Session {
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         loop {
+            // ORDER: what is taken in may be decoded elsewhere, and wakes nobody before it is polled.
+            self.take_in();
             if let Poll::Ready(decoded) = self.intake.poll(context) {
                 self.hear(decoded);
+                continue;
             }
-            self.take_in();
             for (number, lane) in self.lanes.iter_mut().enumerate() {
                 if let Some(said) = lane.carry_on(&self.asker) {
                     return Poll::Ready(lane.event(number, said, self.asker.counts()));

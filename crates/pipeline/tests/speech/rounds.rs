@@ -78,7 +78,7 @@ async fn what_a_codec_holds_is_answered_as_well() {
     let container = Terms { source: Source::container(Encoding::Auto), ..terms(Style::Simple) };
 
     let mut heard = Vec::new();
-    for chunk in [1000, 4 << 10] {
+    for chunk in [1000, 4 << 10, 5000, file.len()] {
         let mut session = rig.speech.open(container.clone()).unwrap();
         assert_eq!(session.n_channels(), 0, "nobody knows yet");
         let events = hear(&mut session, file.clone(), chunk).await;
