@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_are_mixed_and_what_is_no_audio_is_refused() {
+    fn what_is_no_audio_is_refused() {
         let wav = include_bytes!("../../../audio/tests/golden/jfk.wav");
         assert_eq!(decoded(wav).unwrap().len(), 176_000);
         for body in [&b""[..], b"no audio at all", &wav[..44]] {
@@ -80,14 +80,55 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_refused() {
+    fn an_answer_says_what_was_heard_and_for_how_long() {
         let wav = include_bytes!("../../../audio/tests/golden/jfk.wav");
-        let mut long = wav[..44].to_vec();
-        (0..3).for_each(|_| long.extend_from_slice(&wav[44..]));
-        // The header says less than there is; some writers leave it open.
-        long[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
-        long[40..44].copy_from_slice(&u32::MAX.to_le_bytes());
-        let error = decoded(&long).unwrap_err();
-        assert!(matches!(error, AdaptError::NotAudio(_)), "{error}");
+        let Encoded::Ask { inputs, decode } = Moonshine.encode(wav).unwrap() else {
+            panic!("a model is needed")
+        };
+        assert_eq!(inputs[0].shape(), [1, 176_000]);
+        let text = |bytes: &'static [u8]| {
+            let (shape, data) = ([1, 1].as_slice().into(), bytes::Bytes::from_static(bytes));
+            Tensor::build(DType::Bytes, shape, data).unwrap()
+        };
+
+        let answer = decode(&[text(b"\x02\0\0\0so")]).unwrap();
+        assert_eq!(answer, json!({"text": "so", "duration": 11.0}));
+        let wrong = Tensor::from_f32(&[1, 1], &[1.0]).unwrap();
+        for outputs in [vec![], vec![wrong], vec![text(b"\0\0\0\0"), text(b"\0\0\0\0")]] {
+            let refused = super::answer(&outputs, 1.0).unwrap_err();
+            assert!(matches!(refused, AdaptError::Outputs { .. }), "{refused}");
+        }
+    }
+
+    /// A file of samples of 16 bits, at the model's rate.
+    fn wav(channels: u8, samples: &[i16]) -> Vec<u8> {
+        let size = u32::try_from(2 * samples.len()).unwrap();
+        let frame = 2 * channels;
+        let mut file =
+            [&b"RIFF"[..], &(size + 36).to_le_bytes(), b"WAVEfmt \x10\0\0\0\x01\0"].concat();
+        file.extend([channels, 0]);
+        file.extend(RATE.to_le_bytes());
+        file.extend((RATE * u32::from(frame)).to_le_bytes());
+        file.extend([frame, 0, 16, 0]);
+        file.extend(b"data");
+        file.extend(size.to_le_bytes());
+        file.extend(samples.iter().flat_map(|sample| sample.to_le_bytes()));
+        file
+    }
+
+    #[test]
+    fn channels_are_as_loud_as_they_are_on_average() {
+        let file = wav(2, &[16_384, 0, 16_384, 8_192, 0, -16_384]);
+
+        assert_eq!(decoded(&file).unwrap(), [0.25, 0.375, -0.25]);
+    }
+
+    #[test]
+    fn what_is_longer_than_half_a_minute_is_refused() {
+        let longest = vec![1; 30 * 16_000];
+        assert_eq!(decoded(&wav(1, &longest)).unwrap().len(), longest.len());
+
+        let error = decoded(&wav(1, &[longest, vec![1; 16]].concat())).unwrap_err();
+        assert!(error.to_string().contains("longer than 30 s"), "{error}");
     }
 }

@@ -299,19 +299,142 @@ mod tests {
         assert_eq!((gray.shape(), gray.data()[0]), (&[1, 1, 2, 4][..], 18));
     }
 
-    #[test]
-    fn numbers_are_scaled_shifted_and_divided_by_channel() {
-        let normal = PictureSettings {
-            elements: Elements::F32,
-            scale: 1.0,
-            mean: [10.0, 0.0, 0.0],
-            std: [1.0, 2.0, 4.0],
-            ..settings()
-        };
-        let numbers =
-            input(normal, &RgbImage::from_pixel(4, 2, Rgb([10, 20, 40]))).to_f32().unwrap();
+    /// A picture of which every channel of every pixel is another number.
+    fn numbered(width: u32, height: u32) -> RgbImage {
+        RgbImage::from_fn(width, height, |x, y| {
+            let first = u8::try_from(3 * (y * width + x)).unwrap();
+            Rgb([first, first + 1, first + 2])
+        })
+    }
 
-        assert_eq!([numbers[0], numbers[8], numbers[16]], [0.0, 10.0, 10.0]);
+    #[test]
+    fn every_number_is_where_the_layout_has_it_scaled_shifted_and_divided_by_channel() {
+        let (mean, std) = ([10.0, 0.0, 4.0], [1.0, 2.0, 4.0]);
+        let picture = numbered(4, 2);
+        for layout in [Planes::Nchw, Planes::Nhwc, Planes::Flat] {
+            let normal = PictureSettings {
+                layout,
+                elements: Elements::F32,
+                scale: 0.5,
+                mean,
+                std,
+                ..settings()
+            };
+            let input = input(normal, &picture);
+            let shape: &[usize] = match layout {
+                Planes::Nchw => &[1, 3, 2, 4],
+                Planes::Nhwc => &[1, 2, 4, 3],
+                Planes::Flat => &[1, 24],
+            };
+            assert_eq!(input.shape(), shape);
+            let numbers = input.to_f32().unwrap();
+            for (pixel, channel) in (0..8).flat_map(|pixel| (0..3).map(move |c| (pixel, c))) {
+                let at =
+                    if layout == Planes::Nhwc { 3 * pixel + channel } else { 8 * channel + pixel };
+                let own = (3 * pixel + channel) as f32;
+                assert_eq!(
+                    numbers[at],
+                    (own * 0.5 - mean[channel]) / std[channel],
+                    "channel {channel} of pixel {pixel}, {layout:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn unless_it_is_said_numbers_are_from_0_to_1() {
+        let settings = serde_json::from_str(r#"{"width": 1, "height": 1}"#).unwrap();
+        let numbers = input(settings, &RgbImage::from_pixel(1, 1, Rgb([255, 0, 128])));
+
+        assert_eq!(numbers.to_f32().unwrap(), [1.0, 0.0, 128.0 / 255.0]);
+    }
+
+    /// All small widths and heights of a picture and of a model's input.
+    fn sizes() -> impl Iterator<Item = [u32; 4]> {
+        (0..6_u32.pow(4)).map(|n| [n, n / 6, n / 36, n / 216].map(|n| n % 6 + 1))
+    }
+
+    #[test]
+    fn a_boxed_picture_is_as_large_as_fits_and_in_the_middle() {
+        for [width, height, to_width, to_height] in sizes() {
+            let boxed = PictureSettings {
+                width: to_width,
+                height: to_height,
+                resize: Resize::Letterbox,
+                channels: Channels::Gray,
+                ..settings()
+            };
+            let white = RgbImage::from_pixel(width, height, Rgb([255; 3]));
+            let tensor = input(boxed, &white);
+
+            // It is scaled by what the tighter side allows, and rounded.
+            let (by, of) = if to_width * height < to_height * width {
+                (to_width, width)
+            } else {
+                (to_height, height)
+            };
+            let inside = |at: u32, own: u32, to: u32| {
+                let inner = ((2 * own * by + of) / (2 * of)).clamp(1, to);
+                let start = (to - inner) / 2;
+                (start..start + inner).contains(&at)
+            };
+            for (at, value) in (0..).zip(tensor.data().iter()) {
+                let (x, y) = (at % to_width, at / to_width);
+                let is_white = inside(x, width, to_width) && inside(y, height, to_height);
+                assert_eq!(
+                    *value,
+                    if is_white { 255 } else { 0 },
+                    "{width} x {height} in {to_width} x {to_height}, at {x}, {y}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_cropped_picture_is_its_middle() {
+        for [width, height, to_width, to_height] in sizes() {
+            // Else what is cut out is scaled as well.
+            let fits = (width == to_width && to_height <= height)
+                || (height == to_height && to_width <= width);
+            if !fits {
+                continue;
+            }
+            let cropped = PictureSettings {
+                width: to_width,
+                height: to_height,
+                resize: Resize::Crop,
+                layout: Planes::Nhwc,
+                ..settings()
+            };
+            let picture = numbered(width, height);
+            let (left, top) = ((width - to_width) / 2, (height - to_height) / 2);
+            let middle = imageops::crop_imm(&picture, left, top, to_width, to_height).to_image();
+
+            assert_eq!(
+                input(cropped, &picture).data()[..],
+                middle.into_raw(),
+                "{width} x {height} to {to_width} x {to_height}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_outputs_are_the_answer() {
+        let adapter = Picture::build(settings()).unwrap();
+        assert!(adapter.leaves_outputs());
+        let outputs = [
+            Tensor::from_f32(&[1, 2], &[0.5, 2.0]).unwrap(),
+            Tensor::build(DType::U8, [2].as_slice().into(), Bytes::from_static(b"\x01\x02"))
+                .unwrap(),
+        ];
+
+        assert_eq!(
+            answer(&outputs),
+            json!({"outputs": [
+                {"datatype": "FP32", "shape": [1, 2], "data": [0.5, 2.0]},
+                {"datatype": "UINT8", "shape": [2], "data": [1, 2]},
+            ]})
+        );
     }
 
     #[test]
