@@ -240,3 +240,29 @@ impl Times {
         self.counts.iter().sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_belongs_to_the_first_bucket_whose_bound_it_does_not_exceed() {
+        let mut times = Times::default();
+        for (bucket, bound) in Times::BOUNDS.into_iter().enumerate() {
+            assert_eq!(Times::bucket(bound), bucket);
+            assert_eq!(Times::bucket(bound + Duration::from_nanos(1)), bucket + 1);
+            times.counts[bucket] = 2;
+        }
+        times.counts[Times::BOUNDS.len()] = 1;
+
+        assert_eq!(Times::bucket(Duration::ZERO), 0);
+        assert_eq!(times.n(), 2 * Times::BOUNDS.len() as u64 + 1);
+    }
+
+    #[test]
+    fn what_was_dropped_is_added_up_over_all_reasons() {
+        let dropped = vec![("late", 3), ("full", 0), ("paused", 4)];
+
+        assert_eq!(CameraSnapshot { dropped, ..CameraSnapshot::default() }.all_dropped(), 7);
+    }
+}

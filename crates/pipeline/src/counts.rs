@@ -229,4 +229,39 @@ mod tests {
         assert_eq!((stats.n_failed, stats.n_cancelled), (n, 2 * n));
         assert_eq!(stats.first_result.count(), n);
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn times_are_added_up_by_what_came_of_requests() {
+        let counts = Arc::new(Counts::default());
+        let ms = Duration::from_millis;
+        let ride = Ride {
+            parts: 1,
+            batch: 1,
+            items: 1,
+            rows: 3,
+            position: 0,
+            waited: ms(2),
+            took: ms(5),
+            fired: paceline_batch::FireReason::Full,
+        };
+        for _ in 0..2 {
+            let [good, failed, left] = [counts.begin(), counts.begin(), counts.begin()];
+            let first = good.first();
+            tokio::time::advance(ms(7)).await;
+            first.came();
+            good.good(&ride, 3);
+            tokio::time::advance(ms(1)).await;
+            failed.failed();
+            tokio::time::advance(ms(1)).await;
+            drop(left);
+        }
+
+        let ns = |millis: u64| millis * 1_000_000;
+        let stats = counts.read();
+        assert_eq!((stats.n_good, stats.n_failed, stats.n_cancelled, stats.n_rows), (2, 2, 2, 6));
+        assert_eq!((stats.total_ns, stats.wait_ns, stats.compute_ns), (ns(14), ns(4), ns(10)));
+        assert_eq!((stats.failed_ns, stats.cancelled_ns), (ns(16), ns(18)));
+        assert_eq!((stats.latency.count(), stats.latency.sum()), (2, u128::from(ns(14))));
+        assert_eq!((stats.first_result.count(), stats.first_result.sum()), (2, u128::from(ns(14))));
+    }
 }

@@ -44,3 +44,28 @@ impl From<paceline_batch::Ride> for Ride {
         Self { parts: 1, batch, items, rows, position, waited, took, fired }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_counted_and_the_longest_times_are_the_requests() {
+        let ms = Duration::from_millis;
+        let part = |batch, waited, took| Ride {
+            parts: 1,
+            batch,
+            items: 1,
+            rows: 2,
+            position: 0,
+            waited: ms(waited),
+            took: ms(took),
+            fired: FireReason::Full,
+        };
+
+        let whole = part(1, 5, 1).and(part(2, 4, 3)).and(part(3, 1, 2));
+
+        assert_eq!((whole.parts, whole.batch), (3, 3), "the call is the last one's");
+        assert_eq!((whole.waited, whole.took), (ms(5), ms(3)));
+    }
+}

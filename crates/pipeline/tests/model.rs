@@ -1,12 +1,15 @@
 //! Models as they are served: their modes, what may share a call, and when they are ready.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures_util::FutureExt as _;
-use paceline_backend::{Backend, BackendError, Call, Outputs, Ragged, Simulated, simulated};
+use paceline_backend::{
+    Backend, BackendError, Call, Health, Outputs, Ragged, Simulated, simulated,
+};
 use paceline_batch::{FireReason, Settings};
 use paceline_pipeline::{
-    Ask, Blueprint, Build, InferError, Mode, Model, Models, SequenceLimits, VersionPolicy,
+    Ask, Blueprint, Build, InferError, Mode, Model, ModelName, Models, SequenceLimits,
+    VersionPolicy, adapt,
 };
 use paceline_types::{ErrorCode, Signature, Tensor};
 use smallvec::smallvec;
@@ -67,10 +70,11 @@ async fn shared_by(model: &Arc<Model>, lengths: &[usize]) -> Vec<usize> {
 async fn requests_share_calls_and_different_shapes_never_do() {
     let model = open(blueprint(taking(20)));
 
-    let shared = shared_by(&model, &[2, 2, 2, 3, 3, 2, 2, 3]).await;
+    let lengths = [2, 3, 2, 3, 2, 3, 2, 3];
+    let shared = shared_by(&model, &lengths).await;
 
     assert!(shared.iter().any(|&items| 1 < items), "{shared:?}");
-    assert!(shared.iter().all(|&items| items <= 5), "five of one shape, three of the other");
+    assert!(shared.iter().all(|&items| items <= 4), "four of each shape: {shared:?}");
     assert_eq!(model.stats().n_good, 8);
 }
 
@@ -177,4 +181,144 @@ async fn who_has_found_a_model_is_answered_by_it_even_if_it_is_replaced_before_i
     assert!(found.infer(ask(1)).await.is_ok());
     drop(found);
     assert!(is_gone.upgrade().is_none(), "nobody else keeps what is not served any more");
+}
+
+#[tokio::test]
+async fn models_are_found_listed_and_removed_by_name_and_version() {
+    let models = Models::default();
+    let version = |version| open(Blueprint { version, ..blueprint(taking(0)) });
+    models.replace("m", vec![version(1), version(2)]);
+    models.replace("n", vec![version(7)]);
+    let versions = |models: Vec<Arc<Model>>| -> Vec<u64> {
+        models.iter().map(|model| model.facts().version).collect()
+    };
+
+    assert_eq!(versions(models.all()), [1, 2, 7]);
+    assert_eq!(versions(models.find_all("m", None).unwrap()), [1, 2]);
+    assert_eq!(versions(models.find_all("m", Some(1)).unwrap()), [1]);
+    assert!(models.find_all("m", Some(3)).is_err() && models.find_all("o", None).is_err());
+    assert_eq!(models.find("m", None).unwrap().facts().version, 2, "the latest");
+
+    assert!(models.remove("m"));
+    assert!(!models.remove("m"), "it is gone already");
+    assert_eq!(versions(models.all()), [7]);
+
+    let left = models.find("n", None).unwrap();
+    models.close();
+    let refused = left.infer(ask(1)).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Unavailable, "{refused}");
+    assert_eq!(ModelName::parse("v2_3").unwrap().to_string(), "v2_3");
+}
+
+#[tokio::test]
+async fn what_a_model_did_is_told_batch_by_batch() {
+    let model = open(blueprint(taking(0)));
+    for _ in 0..3 {
+        model.infer(ask(2)).await.unwrap();
+    }
+    // A batch has landed a moment after its items are answered.
+    while model.landed_after(0, 8).len() < 3 {
+        tokio::task::yield_now().await;
+    }
+
+    let landed = model.landed_after(0, 8);
+    assert_eq!(landed.iter().map(|batch| batch.sequence).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(model.landed_after(2, 8).len(), 1);
+    assert!(model.adapter().is_none() && model.sequence_idle().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_is_as_old_as_it_has_been_served() {
+    let model = open(blueprint(taking(0)));
+    advance(Duration::from_secs(3)).await;
+
+    assert_eq!(model.age(), Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn a_model_has_the_adapter_that_it_was_given() {
+    let adapter = adapt::open("moonshine", Path::new(".")).unwrap();
+    let model = open(Blueprint { adapter: Some(adapter), ..blueprint(taking(0)) });
+
+    assert!(model.adapter().is_some_and(|adapter| !adapter.leaves_outputs()));
+}
+
+/// Takes so many rows, and is as well as its health says.
+struct Ailing {
+    model: Simulated,
+    max_rows: Option<usize>,
+    health: Health,
+}
+
+impl Backend for Ailing {
+    fn signature(&self) -> &Signature {
+        self.model.signature()
+    }
+
+    fn max_rows(&self) -> Option<usize> {
+        self.max_rows
+    }
+
+    fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {
+        self.model.run(call)
+    }
+}
+
+fn ailing(instances: usize, max_rows: Option<usize>) -> (Arc<Model>, Vec<Health>) {
+    let healths: Vec<Health> = (0..instances).map(|_| Health::default()).collect();
+    let of_model = healths.clone();
+    let build: Build = Arc::new(move |instance| {
+        let model = Simulated::build(simulated::Settings::default(), 0).unwrap();
+        let health = of_model[instance].clone();
+        Ok(Box::new(Ailing { model, max_rows, health }))
+    });
+    (open(Blueprint { instances, build, ..blueprint(taking(0)) }), healths)
+}
+
+#[tokio::test]
+async fn a_model_is_ready_while_one_of_its_instances_is_well() {
+    let (model, healths) = ailing(2, None);
+    assert!(model.is_ready());
+
+    healths[0].set(Some("the first is ill".to_owned()));
+    assert!(model.is_ready(), "the second is well");
+    healths[1].set(Some("the second too".to_owned()));
+    assert_eq!((model.is_ready(), model.trouble().as_deref()), (false, Some("the first is ill")));
+    healths[0].set(None);
+    assert!(model.is_ready() && model.trouble().is_none());
+
+    assert_eq!(model.restarts(), 0);
+    healths.iter().for_each(Health::restarted);
+    healths[1].restarted();
+    assert_eq!(model.restarts(), 3);
+}
+
+#[tokio::test]
+async fn a_batch_has_no_more_rows_than_the_model_takes() {
+    let most = |max_rows| ailing(1, max_rows).0.facts().limits.max_items();
+    let own = most(None);
+
+    assert_eq!([most(Some(own - 1)), most(Some(own)), most(Some(own + 1))], [own - 1, own, own]);
+}
+
+#[tokio::test]
+async fn padded_items_share_calls_as_far_as_their_cost_allows() {
+    let padded = |max_cost| {
+        open(Blueprint {
+            batch: Settings { max_cost, ..Settings::default() },
+            ragged: Box::new(|_| Ok(Ragged { inputs: vec![(0, 1)], ..Ragged::default() })),
+            ..blueprint(taking(20))
+        })
+    };
+
+    let shared = shared_by(&padded(None), &[4, 3, 2, 1, 4, 3]).await;
+    assert!(shared.iter().any(|&items| 2 < items), "lengths may differ: {shared:?}");
+    let shared = shared_by(&padded(Some(8)), &[4; 6]).await;
+    assert!(shared.iter().all(|&items| items <= 2), "two rows of four each: {shared:?}");
+    let refused = padded(Some(3)).infer(ask(4)).await.unwrap_err();
+    assert!(matches!(refused, InferError::Refused(_)), "not even one row fits: {refused}");
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use paceline_backend::{Backend, BackendError, Call, Outputs, Ragged};
-use paceline_batch::{Dropped, Settings};
+use paceline_batch::{Dropped, Priority, Settings};
 use paceline_pipeline::{Ask, Blueprint, InferError, Mode, Model, SequenceLimits, VersionPolicy};
 use paceline_types::{DType, Dim, ErrorCode, Signature, Tensor, TensorSpec};
 use smallvec::smallvec;
@@ -155,6 +155,106 @@ async fn every_part_has_the_requests_deadline() {
     assert_eq!(late.code(), ErrorCode::DeadlineExceeded);
     until(|| model.batch_stats().waiting_items == 0).await;
     running.abort();
+}
+
+/// Asks a model whose every call has one row, while it is busy; gives in which order it answered.
+async fn order(asks: Vec<Ask>) -> Vec<usize> {
+    let (release, gate) = mpsc::channel();
+    let model = open(Mode::Batch, at_most(1), Some(gate));
+    let infer = |ask: Ask| {
+        let model = Arc::clone(&model);
+        tokio::spawn(async move { model.infer(ask).await.unwrap().1.batch })
+    };
+    let running = infer(ask(1));
+    until(|| model.batch_stats().in_flight == 1).await;
+    let mut asked = Vec::new();
+    for ask in asks {
+        asked.push(infer(ask));
+        until(|| model.batch_stats().waiting_items == asked.len()).await;
+    }
+    drop(release);
+
+    running.await.unwrap();
+    let mut answered = Vec::new();
+    for (at, asked) in asked.into_iter().enumerate() {
+        answered.push((asked.await.unwrap(), at));
+    }
+    answered.sort_unstable();
+    answered.into_iter().map(|(_, at)| at).collect()
+}
+
+#[tokio::test]
+async fn what_a_request_says_of_itself_decides_when_it_is_served() {
+    let of = |stream| Ask { stream: Some(stream), ..ask(1) };
+    let urgent = |priority| Ask { priority, ..ask(1) };
+
+    assert_eq!(order(vec![ask(1), ask(1), ask(1)]).await, [0, 1, 2]);
+    let fair = order(vec![of(1), of(1), of(1), of(2)]).await;
+    assert_ne!(fair[3], 3, "one stream's items do not wait for all of another's: {fair:?}");
+    assert_eq!(order(vec![urgent(Priority::LOW), urgent(Priority::NORMAL)]).await, [1, 0]);
+}
+
+#[tokio::test]
+async fn who_waits_with_more_gives_way_and_bytes_count() {
+    let (_gate, shut) = mpsc::channel();
+    let model = open(Mode::Batch, Settings { queue_items: Some(2), ..at_most(1) }, Some(shut));
+    let infer = |client| {
+        let (model, ask) = (Arc::clone(&model), Ask { client: Some(client), ..ask(1) });
+        tokio::spawn(async move { model.infer(ask).await })
+    };
+    let running = infer(1);
+    until(|| model.batch_stats().in_flight == 1).await;
+    let [_first, second] = [infer(1), infer(1)];
+    until(|| model.batch_stats().waiting_items == 2).await;
+    let other = infer(2);
+    let gave_way = second.await.unwrap().unwrap_err();
+    assert_eq!(gave_way.code(), ErrorCode::Overloaded, "{gave_way}");
+    assert!(!other.is_finished() && !running.is_finished());
+
+    let (_gate, shut) = mpsc::channel();
+    let model = open(Mode::Batch, Settings { queue_bytes: Some(12), ..at_most(4) }, Some(shut));
+    let infer = |rows| {
+        let model = Arc::clone(&model);
+        tokio::spawn(async move { model.infer(ask(rows)).await })
+    };
+    let _running = infer(1);
+    until(|| model.batch_stats().in_flight == 1).await;
+    let _waiting = infer(3);
+    until(|| model.batch_stats().waiting_items == 1).await;
+    let refused = model.infer(ask(1)).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Overloaded, "twelve bytes wait already: {refused}");
+}
+
+#[tokio::test]
+async fn who_waits_for_room_is_not_refused_and_goes_in_parts_where_it_must() {
+    let patient = |rows| Ask { waits_for_room: true, ..ask(rows) };
+    let model = open(Mode::Batch, at_most(2), None);
+    for (rows, parts) in [(1, 1), (2, 1), (3, 2), (5, 3)] {
+        let (outputs, ride) = model.infer(patient(rows)).await.unwrap();
+        assert_eq!((&outputs[..], ride.parts), (&ask(rows).inputs[..], parts), "{rows} rows");
+    }
+    let (_, ride) = model.infer(ask(512)).await.unwrap();
+    assert_eq!(ride.parts, 256, "as many as may be");
+
+    for rows in [1, 2] {
+        let (release, gate) = mpsc::channel();
+        let model = open(Mode::Batch, Settings { queue_items: Some(2), ..at_most(2) }, Some(gate));
+        let infer = |ask: Ask| {
+            let model = Arc::clone(&model);
+            tokio::spawn(async move { model.infer(ask).await })
+        };
+        let running = infer(ask(1));
+        until(|| model.batch_stats().in_flight == 1).await;
+        let [first, second] = [infer(ask(1)), infer(ask(1))];
+        until(|| model.batch_stats().waiting_items == 2).await;
+        assert!(model.infer(ask(rows)).await.is_err(), "there is no room");
+        let patient = infer(patient(rows));
+        tokio::task::yield_now().await;
+        drop(release);
+        for answer in [running, first, second, patient] {
+            answer.await.unwrap().unwrap();
+        }
+    }
 }
 
 /// Lets the other tasks go on until something holds.

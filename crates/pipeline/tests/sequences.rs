@@ -189,3 +189,61 @@ async fn a_silent_sequence_is_forgotten_and_a_new_one_takes_its_place() {
     let swept = sequence_error(answer(&model, ask(2, false, false, 1.0)).await);
     assert_eq!(swept, SequenceError::NotOpen(SequenceId::Number(2)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sequence_is_forgotten_only_after_it_was_silent_for_longer_than_it_may() {
+    let idle = Duration::from_secs(5);
+    let model = smoothed(Engine::Rten, SequenceLimits { max_open: 2, max_idle: idle });
+    assert_eq!(model.sequence_idle(), Some(idle));
+
+    answer(&model, ask(1, true, false, 1.0)).await.unwrap();
+    tokio::time::advance(idle).await;
+    answer(&model, ask(1, false, false, 1.0)).await.unwrap();
+    tokio::time::advance(idle + Duration::from_nanos(1)).await;
+    let expired = sequence_error(answer(&model, ask(1, false, false, 1.0)).await);
+    assert_eq!(expired, SequenceError::Expired(SequenceId::Number(1), idle));
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_ones_are_looked_for_now_and_then_and_whenever_there_is_no_room() {
+    let idle = Duration::from_secs(5);
+    let model = smoothed(Engine::Rten, SequenceLimits { max_open: 2, max_idle: idle });
+    let began = tokio::time::Instant::now();
+    let until = |half_seconds| {
+        let at = began + half_seconds * Duration::from_millis(500);
+        tokio::time::advance(at - tokio::time::Instant::now())
+    };
+    let is_open = async |id| answer(&model, ask(id, false, false, 1.0)).await.is_ok();
+
+    // They are looked for when the first begins, and again from 5 s on.
+    answer(&model, ask(1, true, false, 1.0)).await.unwrap();
+    until(8).await;
+    assert!(is_open(1).await);
+    until(12).await;
+    answer(&model, ask(2, true, false, 1.0)).await.unwrap();
+    let full = sequence_error(answer(&model, ask(3, true, false, 1.0)).await);
+    assert_eq!(full, SequenceError::TooMany(2), "the first was heard of 2 s ago");
+
+    // The next time is at 11 s, but by 9.5 the first is silent and there is no room.
+    until(19).await;
+    answer(&model, ask(3, true, false, 1.0)).await.unwrap();
+    assert!(!is_open(1).await && is_open(2).await && is_open(3).await);
+
+    // There is room, and it is time.
+    answer(&model, ask(3, false, true, 1.0)).await.unwrap();
+    until(31).await;
+    answer(&model, ask(4, true, false, 1.0)).await.unwrap();
+    let gone = sequence_error(answer(&model, ask(2, false, false, 1.0)).await);
+    assert_eq!(gone, SequenceError::NotOpen(SequenceId::Number(2)));
+}
+
+#[tokio::test]
+async fn a_sequence_whose_first_request_was_refused_has_not_begun() {
+    let model = smoothed(Engine::Rten, SequenceLimits { max_open: 1, ..SequenceLimits::default() });
+    model.close();
+
+    for id in [1, 2] {
+        let refused = answer(&model, ask(id, true, false, 1.0)).await.unwrap_err();
+        assert!(matches!(refused, InferError::Refused(_)), "there is a place: {refused}");
+    }
+}

@@ -204,3 +204,28 @@ async fn speech_is_found_where_it_is_however_the_file_is_sent() {
     let expected = [first, second, third].map(|(start, end)| [(start, None), (start, Some(end))]);
     assert_eq!(places, expected.concat());
 }
+
+#[tokio::test]
+async fn a_stream_is_opened_where_fewest_are() {
+    let detector = detector(2, 4096);
+    let judged = async |voice: &mut VoiceStream| {
+        let before = detector.stats();
+        voice.detect(vec![0.0; 512]).await.unwrap();
+        let after = detector.stats();
+        (0..2).find(|&shard| before[shard].accepted < after[shard].accepted).unwrap()
+    };
+    let mut voices: Vec<_> = (0..4).map(|_| detector.open(Rate::Hz16000)).collect();
+    let mut places = Vec::new();
+    for voice in &mut voices {
+        places.push(judged(voice).await);
+    }
+    assert_eq!(places, [0, 1, 0, 1]);
+
+    // Both of the second shard leave.
+    voices.remove(3);
+    voices.remove(1);
+    for _ in 0..2 {
+        voices.push(detector.open(Rate::Hz16000));
+        assert_eq!(judged(voices.last_mut().unwrap()).await, 1);
+    }
+}
