@@ -136,3 +136,15 @@ pub struct Report {
     /// Bytes that came after the round had ended by itself.
     pub unread: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_told_in_seconds_of_the_rate() {
+        let span = Span { start: 32_000, end: 80_000 };
+
+        assert_eq!((span.n_samples(), span.seconds()), (48_000, (2.0, 5.0)));
+    }
+}

@@ -196,4 +196,30 @@ mod tests {
         assert_eq!(key(&bound(&all, &[0.5, 1.0], 5.0), true), Key::ANY);
         assert_eq!(key(&bound(&all, &[9.0, 1.0], 2.0), false), Key::ANY);
     }
+
+    #[test]
+    fn numbers_fill_one_free_extent_and_no_more() {
+        let shape = |dims: &[Dim], n_values: usize| {
+            let spec = TensorSpec { name: "x".to_owned(), dtype: DType::F32, dims: dims.to_vec() };
+            tensor(&spec, &vec![0.5; n_values]).ok().map(|tensor| tensor.shape().to_vec())
+        };
+        let (two, any) = (Dim::Fixed(2), Dim::Any);
+
+        assert_eq!(shape(&[two], 2), Some(vec![1, 2]));
+        assert_eq!(shape(&[two, any], 6), Some(vec![1, 2, 3]));
+        assert_eq!(shape(&[any], 0), Some(vec![1, 0]));
+        assert_eq!(shape(&[two], 3), None);
+        assert_eq!(shape(&[two, any], 5), None);
+        assert_eq!(shape(&[any, any], 1), None, "nobody knows which is how long");
+    }
+
+    #[test]
+    fn a_model_that_asks_is_told_which_item_is_the_last() {
+        assert!(bound(&[], &[0.5, 1.0], 5.0).finalizes());
+        let signature = Signature { inputs: Vec::new(), outputs: Vec::new(), batched: true };
+        let settings = PairSettings::default();
+        let nothing = BTreeMap::new();
+        let silent = Bound::new(&signature, "tokens", &settings, &BTreeMap::new(), &nothing);
+        assert!(!silent.unwrap().finalizes());
+    }
 }

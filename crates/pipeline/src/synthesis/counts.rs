@@ -82,3 +82,24 @@ impl SynthesisStats {
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_took_a_quarter_of_its_sound_has_250_thousandths() {
+        let mut stats = SynthesisStats::default();
+        let heard = |gaps| {
+            let mut heard = Playback::default();
+            (heard.gaps, heard.sound) = (gaps, Duration::from_secs(8));
+            heard
+        };
+
+        stats.finish(&heard(0), Duration::from_secs(2));
+        stats.finish(&heard(1), Duration::from_secs(2));
+
+        assert_eq!((stats.finished, stats.gap_free), (2, 1));
+        assert_eq!((stats.real_time_factor.count(), stats.real_time_factor.sum()), (2, 500));
+    }
+}

@@ -184,4 +184,24 @@ mod tests {
         listener.hand_over(at(2));
         assert!(matches!(listener.next(150, true, false, at(2)), Next::Ask(..)));
     }
+
+    #[test]
+    fn what_is_under_way_is_counted_and_what_is_still_wanted_is_kept() {
+        let pace = Pace { ahead: Duration::from_mins(1), ..Pace::default() };
+        let mut listener = Listener::new(ChunkShape::default(), pace, false);
+        assert_eq!((listener.n_asked(), listener.oldest_needed()), (0, 0));
+
+        assert!(matches!(listener.next(150, true, false, at(0)), Next::Ask(..)));
+        assert_eq!(listener.wanted(at(0)), Duration::from_millis(600), "after the first");
+        listener.hand_over(at(0));
+        for n_asked in 1..=4 {
+            assert!(matches!(listener.next(150, true, false, at(0)), Next::Ask(..)));
+            assert_eq!(listener.n_asked(), n_asked);
+        }
+        // 75 tokens are asked for, and those that follow want the 50 before them.
+        assert_eq!(listener.oldest_needed(), 25);
+
+        listener.next_run();
+        assert_eq!(listener.oldest_needed(), 0, "another run begins at its own beginning");
+    }
 }

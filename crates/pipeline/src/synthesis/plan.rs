@@ -185,4 +185,20 @@ mod tests {
         assert_eq!((first.skip, first.keep), (0, 15 * 960));
         assert_eq!((second.skip, second.keep), (15 * 960 - 480, 15 * 960 + 480));
     }
+
+    #[test]
+    fn a_chunk_leaves_with_the_very_token_that_it_waits_for() {
+        let shape = ChunkShape { lookahead: 3, ..ChunkShape::default() };
+        let mut planner = Planner::new(shape, false, true);
+
+        assert_eq!(planner.next(17, false), None);
+        let window = planner.next(18, false).unwrap();
+        assert_eq!((window.new, window.to, window.is_last), (15, 18, false));
+        assert!(!window.is_empty());
+        assert_eq!(planner.oldest_needed(), 0);
+        planner.next(200, false).unwrap();
+        planner.next(200, false).unwrap();
+        planner.next(200, false).unwrap();
+        assert_eq!(planner.oldest_needed(), 10, "60 are done, and 50 of these are context");
+    }
 }

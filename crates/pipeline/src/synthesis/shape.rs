@@ -171,4 +171,35 @@ mod tests {
         let long = ChunkShape { seam_time: Duration::from_secs(9), ..ChunkShape::default() };
         assert!(refused(long).starts_with("synthesis.seam_ms is 9000"));
     }
+
+    #[test]
+    fn every_bound_is_the_last_that_holds() {
+        let with = |change: fn(&mut ChunkShape)| {
+            let mut shape = ChunkShape::default();
+            change(&mut shape);
+            shape.validate().is_ok()
+        };
+
+        assert!(with(|shape| (shape.context, shape.lookahead) = (8192, 8192)));
+        assert!(!with(|shape| shape.context = 8193));
+        assert!(!with(|shape| shape.lookahead = 10_000));
+        // A chunk is 15 tokens of 960 samples, which is 600 ms.
+        assert!(with(|shape| shape.seam_time = Duration::from_millis(600)));
+        assert!(!with(|shape| shape.seam_time = Duration::from_micros(600_050)));
+        assert!(with(|shape| shape.seam = Seam::Crossfade));
+        assert!(!with(|shape| (shape.seam, shape.context) = (Seam::Crossfade, 0)));
+        let untouched = |shape: &mut ChunkShape| {
+            (shape.seam, shape.seam_time) = (Seam::None, Duration::from_secs(9));
+        };
+        assert!(with(untouched), "nothing is done for so long");
+    }
+
+    #[test]
+    fn times_are_written_in_milliseconds() {
+        let shape = ChunkShape { seam_time: Duration::from_millis(35), ..ChunkShape::default() };
+        let written = serde_json::to_value(&shape).unwrap();
+
+        assert_eq!(written["seam_ms"], 35);
+        assert_eq!(serde_json::from_value::<ChunkShape>(written).unwrap(), shape);
+    }
 }

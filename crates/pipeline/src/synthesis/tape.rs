@@ -159,7 +159,11 @@ mod tests {
         while let Some(window) = planner.next(tape.len(), true) {
             let tensor = tape.window(&window, -1.0);
             assert_eq!(tensor.shape(), [1, 2, window.len()]);
-            seen.push(tensor.to_f32().unwrap()[..window.len()].to_vec());
+            let numbers = tensor.to_f32().unwrap();
+            let (first, second) = numbers.split_at(window.len());
+            let is_next = |(a, b): (&f32, &f32)| *b == if *a < 0.0 { *a } else { a + 1.0 };
+            assert!(first.iter().zip(second).all(is_next), "{numbers:?}");
+            seen.push(first.to_vec());
             tape.forget_before(planner.oldest_needed());
         }
 
@@ -176,5 +180,25 @@ mod tests {
         assert!(tape.push(&other, None).is_err());
         assert!(tape.push(&Tensor::from_f32(&[2, 2, 1], &[0.0; 4]).unwrap(), None).is_err());
         assert!(tape.push(&columns(0, 3), Some(4)).is_err());
+    }
+
+    #[test]
+    fn what_is_past_is_not_held() {
+        let mut tape = Tape::default();
+        tape.push(&columns(0, 4), None).unwrap();
+        tape.forget_before(3);
+        assert_eq!((tape.len(), tape.bytes.len()), (4, 8), "one token of two numbers is left");
+        tape.forget_before(2);
+        tape.forget_before(9);
+        assert_eq!((tape.len(), tape.bytes.len()), (4, 0));
+    }
+
+    #[test]
+    fn a_number_is_written_in_the_type_that_is_asked_for() {
+        assert_eq!(number(-2.5, DType::F32), (-2.5_f32).to_le_bytes());
+        assert_eq!(number(-2.5, DType::F64), (-2.5_f64).to_le_bytes());
+        assert_eq!(number(-2.5, DType::I32), (-2_i32).to_le_bytes());
+        assert_eq!(number(3.0, DType::I64), 3_i64.to_le_bytes());
+        assert_eq!(number(1.0, DType::Bool), [1]);
     }
 }

@@ -193,4 +193,16 @@ mod tests {
         assert!(voices.find(Some("ann")).is_err());
         voices.register("bob", content(&[2.0])).unwrap();
     }
+
+    #[test]
+    fn all_voices_together_hold_no_more_numbers_than_they_may() {
+        let voices = voices(9);
+        let values = |n: usize, value: f32| content(&vec![value; n]);
+
+        voices.register("ann", values(60, 1.0)).unwrap();
+        assert!(voices.register("bob", values(41, 2.0)).is_err());
+        voices.register("bob", values(40, 2.0)).unwrap();
+        assert!(voices.register("eve", values(1, 3.0)).is_err());
+        assert!(voices.register("Alloy", values(0, 3.0)).is_err(), "another name of the model's");
+    }
 }

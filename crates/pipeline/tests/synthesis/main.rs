@@ -3,4 +3,5 @@
 
 mod gaps;
 mod laws;
+mod pairs;
 mod rig;
