@@ -194,3 +194,58 @@ fn trimmed_end(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().rposition(|&byte| !is_space(byte)).map_or(0, |last| last + 1);
     &bytes[..end]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An adapter for two labels, with this said otherwise in its configuration.
+    fn build(key: &str, value: &Value) -> Result<Magika, AdaptError> {
+        let mut config = json!({
+            "beg_size": 8,
+            "mid_size": 0,
+            "end_size": 8,
+            "use_inputs_at_offsets": false,
+            "medium_confidence_threshold": 0.5,
+            "min_file_size_for_dl": 8,
+            "padding_token": 256,
+            "block_size": 9,
+            "target_labels_space": ["a", "b"],
+            "thresholds": {},
+            "overwrite_map": {},
+        });
+        config[key] = value.clone();
+        let plain = json!({"mime_type": null, "group": null, "description": null, "is_text": true});
+        let types = json!({"txt": plain, "unknown": plain, "empty": plain, "a": plain, "b": plain});
+        Magika::build(config.to_string().as_bytes(), types.to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_configuration_that_this_adapter_cannot_follow_is_refused() {
+        for (key, value) in [
+            ("mid_size", json!(1)),
+            ("use_inputs_at_offsets", json!(true)),
+            ("min_file_size_for_dl", json!(0)),
+            ("min_file_size_for_dl", json!(9)),
+            ("min_file_size_for_dl", json!(100)),
+            ("block_size", json!(8)),
+            ("target_labels_space", json!(["a", "c"])),
+            ("overwrite_map", json!({"a": "c"})),
+        ] {
+            let refused = build(key, &value).unwrap_err();
+            assert!(matches!(refused, AdaptError::Malformed { .. }), "{key}: {value}, {refused}");
+        }
+        build("min_file_size_for_dl", &json!(8)).unwrap();
+    }
+
+    #[test]
+    fn of_labels_that_are_as_likely_the_first_is_meant() {
+        let magika = build("mid_size", &json!(0)).unwrap();
+        let said = |scores: [f32; 2]| {
+            let outputs = [Tensor::from_f32(&[1, 2], &scores).unwrap()];
+            magika.rules.decode(&outputs).unwrap()["label"].clone()
+        };
+
+        assert_eq!([said([0.5, 0.5]), said([0.4, 0.6])], ["a", "b"]);
+    }
+}
