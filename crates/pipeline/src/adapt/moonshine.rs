@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paceline_audio::{Bounds, Decoder, Encoding, Source};
-use paceline_types::{DType, Tensor};
+use paceline_types::Tensor;
 use serde_json::{Value, json};
 
 use super::{AdaptError, Adapter, Encoded};
@@ -55,7 +55,7 @@ fn decoded(body: &[u8]) -> Result<Vec<f32>, AdaptError> {
 
 fn answer(outputs: &[Tensor], duration: f64) -> Result<Value, AdaptError> {
     let text = match outputs {
-        [text] if text.dtype() == DType::Bytes => text.byte_elements().next(),
+        [text] => text.byte_elements().next(),
         _ => None,
     };
     let text = text.ok_or_else(|| AdaptError::Outputs {
@@ -67,6 +67,8 @@ fn answer(outputs: &[Tensor], duration: f64) -> Result<Value, AdaptError> {
 
 #[cfg(test)]
 mod tests {
+    use paceline_types::DType;
+
     use super::*;
 
     #[test]

@@ -50,7 +50,7 @@ impl Answer {
     /// What the model said in words, where its one output is text.
     pub(super) fn text(&self) -> Option<String> {
         let [text] = &*self.output else { return None };
-        let mut texts = text.byte_elements().filter(|_| text.dtype() == DType::Bytes);
+        let mut texts = text.byte_elements();
         let only = texts.next().filter(|_| texts.next().is_none());
         only.map(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }
