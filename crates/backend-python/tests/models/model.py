@@ -173,6 +173,13 @@ class Boxed(Echo):
         return batch["INPUT"]
 
 
+class Device(Echo):
+    """Says which device it sees."""
+
+    def infer(self, batch):
+        return np.full_like(batch["INPUT"], float(os.environ["CUDA_VISIBLE_DEVICES"]))
+
+
 class Counts(Model):
     """Streams: counts each row up to its number, and fails at 13."""
 
