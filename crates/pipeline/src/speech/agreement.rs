@@ -216,6 +216,23 @@ mod tests {
         }
 
         #[test]
+        fn a_hypothesis_that_has_nothing_of_what_is_stable_has_as_many_words_in_its_place(
+            n_settled in 1..6_usize, n_others in 0..9_usize
+        ) {
+            let settled: Vec<String> = (0..n_settled).map(|at| format!("word{at}")).collect();
+            let mut agreement = Agreement::default();
+            for _ in 0..3 {
+                agreement.hear(&format!("{} more", settled.join(" ")));
+            }
+            let others: Vec<String> = (0..n_others).map(|at| format!("other{at}")).collect();
+
+            let last = agreement.end(&others.join(" ")).text;
+
+            let kept = settled.iter().chain(others.iter().skip(n_settled)).cloned();
+            prop_assert_eq!(last, kept.collect::<Vec<_>>().join(" "));
+        }
+
+        #[test]
         fn a_speaker_who_is_understood_is_told_whole(n_words in 1..20_usize) {
             let words: Vec<String> = (0..n_words).map(|at| format!("word{at}")).collect();
             let mut agreement = Agreement::default();

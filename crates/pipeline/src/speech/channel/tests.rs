@@ -260,6 +260,7 @@ proptest! {
         }
         prop_assert!(interim || !done.seen.iter().any(is_interim));
         prop_assert!(done.max_open <= 3);
+        prop_assert!(!done.channel.is_over(), "nobody asked for one utterance only");
     }
 
     #[test]
@@ -442,4 +443,96 @@ fn a_busy_model_stops_the_channel_from_taking_more() {
     driver.answer(0, false);
     assert!(driver.channel.has_room(), "one answer, and everything that waits is taken");
     assert_eq!(driver.open.iter().map(|job| job.samples.len()).max(), Some(16_000));
+}
+
+#[test]
+fn a_busy_detector_stops_the_channel_from_taking_more() {
+    let limits = SpeechLimits { max_backlog: Duration::from_secs(1), ..limits() };
+    let mut driver = Driver::new(&utterances(None), &limits);
+    let mut n_pushed = 0;
+    while driver.channel.has_room() {
+        driver.channel.push(&[0.0; FRAME]);
+        n_pushed += FRAME;
+        assert!(n_pushed < 1 << 20, "it takes without end");
+        driver.carry_on();
+    }
+
+    let n_waiting = driver.channel.n_waiting();
+    assert!((16_000..16_000 + FRAME).contains(&n_waiting), "{n_waiting}");
+    assert!(FRAME <= n_pushed - n_waiting, "the segmenter has the rest");
+    driver.answer(0, false);
+    assert!(driver.channel.has_room() && driver.channel.n_waiting() < n_waiting);
+}
+
+#[test]
+fn a_busy_model_has_as_many_utterances_as_it_may_have_and_no_more() {
+    let mut driver = Driver::new(&utterances(Some(500)), &limits());
+    // Each is long enough for an interim question, which the final one takes back.
+    let utterance = audio(&[(true, 30), (false, 40)], 0);
+    for _ in 0..6 {
+        for frame in utterance.chunks(FRAME) {
+            driver.channel.push(frame);
+            driver.carry_on();
+            while driver.judging.is_some() {
+                driver.answer(0, false);
+            }
+        }
+    }
+
+    let finals = driver.open.iter().filter(|job| job.part.is_final == Some(true));
+    assert_eq!((finals.count(), driver.open.len(), driver.max_open), (3, 3, 3));
+    // Nobody has a place for the fourth before one of these is answered.
+    assert_eq!(driver.n_withdrawn, 3);
+    driver.channel.flush();
+    driver.work(Manner::Prompt, &mut || 0, true);
+    assert!(driver.channel.is_idle());
+    let segments = driver.lasting().1;
+    assert_eq!(segments.len(), 6);
+}
+
+#[test]
+fn a_channel_is_idle_only_when_nothing_of_it_is_judged_asked_or_untold() {
+    let mut channel = Channel::<()>::new(&utterances(None), &limits());
+    assert!(channel.is_idle());
+
+    channel.push(&audio(&[(true, 20)], 0));
+    assert!(!channel.is_idle(), "frames wait");
+    let Some(Step::Detect(frames)) = channel.step() else { panic!("they are to be judged") };
+    assert!(!channel.is_idle(), "they are being judged");
+    channel.detected(Ok(&vec![0.9; frames.len() / FRAME]));
+    assert!(!channel.is_idle(), "it is to be told that somebody speaks");
+    assert!(matches!(channel.step(), Some(Step::Say(Said::Active(0)))));
+    assert!(channel.step().is_none() && channel.is_idle(), "what goes on does not count");
+    channel.flush();
+    assert!(!channel.is_idle(), "what goes on is to be ended");
+    assert!(matches!(channel.step(), Some(Step::Say(Said::Inactive(_)))));
+    let Some(Step::Infer(job)) = channel.step() else { panic!("its last word is asked for") };
+    assert!(!channel.is_idle(), "the model is asked");
+    channel.answered(job.number, Ok(()));
+    assert!(!channel.is_idle(), "the answer is to be told");
+    assert!(matches!(channel.step(), Some(Step::Say(Said::Answer(..)))));
+    assert!(channel.is_idle());
+}
+
+proptest! {
+    #[test]
+    fn the_first_interim_result_comes_with_the_first_frame_after_its_interval(
+        before in 0_usize..80, interim_ms in 200_u64..1500
+    ) {
+        let audio = audio(&[(false, before), (true, 80)], 0);
+
+        let done = Driver::new(&utterances(Some(interim_ms)), &limits())
+            .play(&audio, &[FRAME], Manner::Prompt);
+
+        let first = done.seen.iter().find_map(|seen| match seen {
+            Seen::Segment(span, Some(false), _) => Some(*span),
+            _ => None,
+        });
+        let first = first.expect("somebody speaks for longer than that").n_samples();
+        let interval = RATE.samples(Duration::from_millis(interim_ms));
+        // Speech is told once it has lasted a little, and what was before it is a part of it.
+        let known = RATE.samples(Duration::from_secs(1));
+        prop_assert!(interval <= first, "{first} samples, asked for every {interval}");
+        prop_assert!(first < interval.max(known) + FRAME as u64, "{first} of {interval}");
+    }
 }
