@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use paceline_backend::{Backend, BackendError, Call, Outputs, Ragged};
 use paceline_batch::{Key, Settings};
 use paceline_pipeline::{
@@ -24,6 +25,8 @@ pub(crate) const DEADLY: f32 = -0.875;
 pub(crate) struct Gate {
     is_shut: Mutex<bool>,
     opened: Condvar,
+    /// Of each call that has passed, how many samples and which first one.
+    passed: Mutex<Vec<(usize, f32)>>,
 }
 
 /// Opens the gate again when it is dropped.
@@ -33,6 +36,11 @@ impl Gate {
     pub(crate) fn shut(&self) -> Shut<'_> {
         *self.is_shut.lock().unwrap() = true;
         Shut(self)
+    }
+
+    /// The calls that have passed since this was last asked, one after the other.
+    pub(crate) fn passed(&self) -> Vec<(usize, f32)> {
+        std::mem::take(&mut self.passed.lock().unwrap())
     }
 
     fn pass(&self) {
@@ -52,6 +60,8 @@ impl Drop for Shut<'_> {
 struct Counting {
     signature: Signature,
     gate: Arc<Gate>,
+    /// Instead, it says a word for each quarter of a second.
+    is_wordy: bool,
 }
 
 impl Backend for Counting {
@@ -63,6 +73,8 @@ impl Backend for Counting {
         self.gate.pass();
         let samples = call.inputs[0].to_f32().unwrap();
         let n_samples = call.inputs[0].shape()[1];
+        let first = samples.first().copied().unwrap_or_default();
+        self.gate.passed.lock().unwrap().push((n_samples, first));
         let mut outputs = Outputs::default();
         let mut texts = Vec::new();
         for row in 0..call.rows {
@@ -73,7 +85,8 @@ impl Backend for Counting {
             }
             let language = call.inputs.get(1).and_then(|input| input.byte_elements().nth(row));
             let language = String::from_utf8_lossy(language.unwrap_or_default());
-            let text = format!("{n_samples}{language}");
+            let text =
+                if self.is_wordy { words(n_samples) } else { format!("{n_samples}{language}") };
             texts.extend(u32::try_from(text.len()).unwrap().to_le_bytes());
             texts.extend(text.as_bytes());
         }
@@ -83,7 +96,14 @@ impl Backend for Counting {
     }
 }
 
+/// What the wordy model says of so many samples.
+pub(crate) fn words(n_samples: usize) -> String {
+    let words: Vec<String> = (0..n_samples / 4000).map(|at| format!("word{at}")).collect();
+    words.join(" ")
+}
+
 pub(crate) struct Rig {
+    pub(crate) models: Arc<Models>,
     pub(crate) speech: Speech,
     pub(crate) voices: VoiceDetector,
     /// Of all models.
@@ -94,8 +114,18 @@ fn spec(name: &str, dtype: DType, dim: Dim) -> TensorSpec {
     TensorSpec { name: name.to_owned(), dtype, dims: vec![dim] }
 }
 
-/// Serves a model of this name that takes audio, and these inputs beside it.
+/// Serves a model of this name with these inputs, of which one is audio.
 fn serve(models: &Models, name: &str, gate: &Arc<Gate>, inputs: Vec<TensorSpec>) {
+    serve_with(models, name, gate, (inputs, Settings::default()));
+}
+
+fn serve_with(
+    models: &Models,
+    name: &str,
+    gate: &Arc<Gate>,
+    (inputs, batch): (Vec<TensorSpec>, Settings),
+) {
+    let is_wordy = name == "wordy";
     let signature = Signature {
         inputs,
         outputs: vec![spec("text", DType::Bytes, Dim::Fixed(1))],
@@ -108,11 +138,11 @@ fn serve(models: &Models, name: &str, gate: &Arc<Gate>, inputs: Vec<TensorSpec>)
         version_policy: VersionPolicy::default(),
         platform: "test".to_owned(),
         mode: Mode::Batch,
-        batch: Settings::default(),
+        batch,
         instances: 1,
         build: Arc::new(move |_| {
             let (signature, gate) = (signature.clone(), Arc::clone(&gate));
-            Ok(Box::new(Counting { signature, gate }) as Box<dyn Backend>)
+            Ok(Box::new(Counting { signature, gate, is_wordy }) as Box<dyn Backend>)
         }),
         ragged: Box::new(|_| Ok(Ragged::default())),
         sequences: SequenceLimits::default(),
@@ -126,21 +156,43 @@ fn serve(models: &Models, name: &str, gate: &Arc<Gate>, inputs: Vec<TensorSpec>)
 
 impl Rig {
     pub(crate) fn new(limits: SpeechLimits) -> Self {
-        let (models, gate) = (Arc::new(Models::default()), Arc::default());
+        let (models, gate) = (Arc::new(Models::default()), Arc::<Gate>::default());
         let audio = || spec("audio", DType::F32, Dim::Any);
         let language = || spec("language", DType::Bytes, Dim::Fixed(1));
         serve(&models, "plain", &gate, vec![audio()]);
         serve(&models, "polyglot", &gate, vec![audio(), language()]);
         serve(&models, "stereo", &gate, vec![audio(), spec("other", DType::F32, Dim::Any)]);
         serve(&models, "wide", &gate, vec![audio(), spec("code", DType::F32, Dim::Fixed(2))]);
+        serve(&models, "tuned", &gate, vec![audio(), spec("beam", DType::F32, Dim::Fixed(1))]);
+        serve(&models, "wordy", &gate, vec![audio()]);
+        // One at a time, and four that wait.
+        let narrow = Settings { max_items: Some(1), queue_items: Some(4), ..Settings::default() };
+        serve_with(&models, "narrow", &gate, (vec![audio()], narrow));
+        gate.passed();
         let voices = VoiceDetector::start(VoiceSettings::default()).unwrap();
         let settings =
             SpeechSettings { model: "plain".to_owned(), bounds: Bounds::default(), limits };
-        Self { speech: Speech::new(models, voices.clone(), settings), voices, gate }
+        let speech = Speech::new(Arc::clone(&models), voices.clone(), settings);
+        Self { models, speech, voices, gate }
     }
 
     pub(crate) fn open(&self, style: Style) -> Session {
         self.speech.open(terms(style)).unwrap()
+    }
+}
+
+/// Carries a session on, which has nothing to say but that somebody speaks, until so many of its
+/// and others' segments wait for the model.
+pub(crate) async fn until_waiting(session: &mut Session, model: &Model, n_items: usize) {
+    loop {
+        if let Some(said) = session.next().now_or_never() {
+            assert!(matches!(said, Event::Active { .. } | Event::Room), "{said:?}");
+        }
+        let stats = model.batch_stats();
+        if stats.in_flight == 1 && stats.waiting_items == n_items {
+            return;
+        }
+        tokio::task::yield_now().await;
     }
 }
 
@@ -185,6 +237,14 @@ pub(crate) async fn until_ended(session: &mut Session) -> Vec<Event> {
             return events;
         }
     }
+}
+
+pub(crate) async fn until_flushed(session: &mut Session) -> Vec<Event> {
+    let mut events = Vec::new();
+    while !matches!(events.last(), Some(Event::Flushed)) {
+        events.push(session.next().await);
+    }
+    events
 }
 
 /// The channel and span of each segment, its text, and how much of that is stable.

@@ -2,14 +2,23 @@
 
 use bytes::Bytes;
 use paceline_batch::Key;
-use paceline_pipeline::speech::{
-    Encoding, Event, Report, Source, Span, SpeechError, SpeechLimits, Style, Terms, Utterances,
-    Value,
+use paceline_pipeline::{
+    RequestSpan, Tracer,
+    speech::{
+        Encoding, Event, Report, Source, Span, SpeechError, SpeechLimits, Style, Terms, Utterances,
+        Value, Values,
+    },
 };
-use paceline_types::ErrorCode;
-use std::time::Duration;
+use paceline_types::{ErrorCode, TraceContext};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use crate::rig::{DEADLY, Rig, UNBEARABLE, bytes, hear, segments, terms, until_ended};
+use crate::rig::{
+    DEADLY, Rig, UNBEARABLE, bytes, hear, segments, terms, until_ended, until_flushed,
+    until_waiting,
+};
 
 fn report(events: &[Event]) -> &Report {
     let Some(Event::Ended(report)) = events.last() else { panic!("{events:?}") };
@@ -99,10 +108,7 @@ async fn a_flush_is_told_once_everything_before_it_is_answered() {
         session.push(bytes(&[0.5; 100]));
         session.flush();
         assert!(!session.has_room(), "not before it is flushed");
-        let mut events = Vec::new();
-        while !matches!(events.last(), Some(Event::Flushed)) {
-            events.push(session.next().await);
-        }
+        let events = until_flushed(&mut session).await;
         let ends: Vec<u64> = segments(&events).iter().map(|found| found.1.end).collect();
         assert_eq!(ends, [100 * n_flushed]);
         assert!(session.has_room(), "and then there is room again");
@@ -276,6 +282,20 @@ async fn a_model_that_asks_for_a_language_is_told_which() {
 }
 
 #[tokio::test]
+async fn a_number_beside_the_audio_is_not_taken_for_audio() {
+    let rig = Rig::new(SpeechLimits::default());
+    let tuned = || Terms { model: Some("tuned".to_owned()), ..terms(Style::Simple) };
+
+    for values in
+        [Values::default(), [("beam".to_owned(), Value::Number(5.0))].into_iter().collect()]
+    {
+        let mut session = rig.speech.open_with(tuned(), values).unwrap();
+        let events = hear(&mut session, bytes(&[0.5; 100]), 400).await;
+        assert_eq!(segments(&events)[0].2, "100");
+    }
+}
+
+#[tokio::test]
 async fn there_are_so_many_places_and_who_finds_none_is_counted() {
     let rig = Rig::new(SpeechLimits { max_streams: 2, ..SpeechLimits::default() });
 
@@ -314,4 +334,163 @@ async fn rounds_share_calls_unless_what_changes_the_answer_differs() {
         }
         assert_eq!(model.batch_stats().batch_rows.count(), n_calls, "{params:?}");
     }
+}
+
+#[tokio::test]
+async fn a_client_who_sends_much_does_not_keep_others_waiting() {
+    let rig = Rig::new(SpeechLimits::default());
+    let model = rig.speech.model(Some("narrow")).unwrap();
+    let narrow = || Terms { model: Some("narrow".to_owned()), ..terms(Style::Simple) };
+    let busy = rig.gate.shut();
+    let (mut greedy, mut modest) =
+        (rig.speech.open(narrow()).unwrap(), rig.speech.open(narrow()).unwrap());
+    for n_waiting in 0..4 {
+        greedy.push(bytes(&[0.25; 160]));
+        until_waiting(&mut greedy, &model, n_waiting).await;
+    }
+    modest.push(bytes(&[0.5; 160]));
+    until_waiting(&mut modest, &model, 4).await;
+    drop(busy);
+
+    assert!(matches!(modest.next().await, Event::Segment { .. }));
+    for _ in 0..4 {
+        assert!(matches!(greedy.next().await, Event::Segment { .. }));
+    }
+
+    let order: Vec<f32> = rig.gate.passed().into_iter().map(|(_, first)| first).collect();
+    let place = order.iter().position(|first| *first == 0.5);
+    assert!(place < Some(3), "it came last and is served by then: {order:?}");
+}
+
+#[tokio::test]
+async fn a_segment_that_finds_the_queue_full_waits_for_room_and_is_not_lost() {
+    let rig = Rig::new(SpeechLimits { stream_in_flight: 8, ..SpeechLimits::default() });
+    let model = rig.speech.model(Some("narrow")).unwrap();
+    let narrow = Terms { model: Some("narrow".to_owned()), ..terms(Style::Simple) };
+    let mut session = rig.speech.open(narrow).unwrap();
+    let busy = rig.gate.shut();
+    for n_waiting in 0..8 {
+        session.push(bytes(&[0.25; 160]));
+        // One is with the model, four are in the queue.
+        until_waiting(&mut session, &model, n_waiting.min(4)).await;
+    }
+    drop(busy);
+
+    session.finish();
+    let events = until_ended(&mut session).await;
+
+    assert_eq!(whole(&events, 0).end, 8 * 160);
+    assert_eq!(segments(&events).len(), 8);
+}
+
+#[tokio::test]
+async fn what_is_asked_of_a_model_stands_in_the_clients_trace() {
+    let rig = Rig::new(SpeechLimits::default());
+    let keeper = Arc::new(Keeper::default());
+    rig.models.trace_with(Arc::clone(&keeper) as Arc<dyn Tracer>);
+    rig.models.replace("plain", vec![rig.speech.model(None).unwrap()]);
+
+    for trace in [None, TraceContext::new(7, 3, true)] {
+        let mut session = rig.speech.open(Terms { trace, ..terms(Style::Simple) }).unwrap();
+        hear(&mut session, bytes(&[0.5; 100]), 400).await;
+    }
+
+    let spans = keeper.0.lock().unwrap();
+    let [span] = &spans[..] else { panic!("{spans:?}") };
+    assert_eq!((span.context.trace(), span.parent), (7, Some(3)));
+}
+
+/// Keeps the spans of those who are traced already.
+#[derive(Default)]
+struct Keeper(Mutex<Vec<RequestSpan>>);
+
+impl Tracer for Keeper {
+    fn samples(&self, _: u64) -> bool {
+        false
+    }
+
+    fn keep(&self, span: RequestSpan) {
+        self.0.lock().unwrap().push(span);
+    }
+}
+
+#[tokio::test]
+async fn the_time_of_a_call_is_counted_once_among_those_who_share_it() {
+    let rig = Rig::new(SpeechLimits::default());
+    let model = rig.speech.model(None).unwrap();
+    let mut sessions = Vec::new();
+    let busy = rig.gate.shut();
+    // One is with the model, and four go together next.
+    for n_waiting in 0..5 {
+        let mut session = rig.open(Style::Simple);
+        session.push(bytes(&[0.5; 160]));
+        until_waiting(&mut session, &model, n_waiting).await;
+        sessions.push(session);
+    }
+    drop(busy);
+    for session in &mut sessions {
+        assert!(matches!(session.next().await, Event::Segment { .. }));
+    }
+
+    // What a call took is known a moment after its items are answered.
+    while model.batch_stats().execution.count() < 2 {
+        tokio::task::yield_now().await;
+    }
+    let stats = model.batch_stats();
+    assert_eq!((stats.execution.count(), stats.batch_rows.sum()), (2, 5));
+    let (counted, took) = (u128::from(rig.speech.stats().model.nanos), stats.execution.sum());
+    // Each share is rounded down.
+    assert!((took.saturating_sub(4)..=took).contains(&counted), "{counted} of {took} ns");
+}
+
+#[tokio::test]
+async fn what_was_sent_before_the_end_is_heard_also_where_there_was_no_room_for_it() {
+    let limits = SpeechLimits {
+        stream_in_flight: 1,
+        max_backlog: Duration::from_millis(10),
+        ..SpeechLimits::default()
+    };
+    let rig = Rig::new(limits);
+    for is_flushed in [false, true] {
+        let mut session = rig.open(Style::Simple);
+        let busy = rig.gate.shut();
+        session.push(bytes(&vec![0.5; 40_000]));
+        if is_flushed {
+            session.flush();
+        } else {
+            session.finish();
+        }
+        let next = tokio::time::timeout(Duration::ZERO, session.next()).await;
+        assert!(next.is_err(), "the model is busy: {next:?}");
+        drop(busy);
+
+        let mut events = Vec::new();
+        if is_flushed {
+            events = until_flushed(&mut session).await;
+            assert_eq!(whole(&events, 0).end, 40_000, "all that was sent before");
+            session.finish();
+        }
+        events.extend(until_ended(&mut session).await);
+        assert_eq!(whole(&events, 0), Span { start: 0, end: 40_000 });
+        assert_eq!((report(&events).ending.frames, report(&events).unread), (40_000, 0));
+    }
+}
+
+#[tokio::test]
+async fn neither_a_flush_nor_the_end_is_told_before_what_a_codec_still_works_on() {
+    let rig = Rig::new(SpeechLimits::default());
+    let file = Bytes::from_static(include_bytes!("../../../audio/tests/fixtures/speech.flac"));
+    let container = Terms { source: Source::container(Encoding::Auto), ..terms(Style::Simple) };
+    let mut session = rig.speech.open(container).unwrap();
+
+    session.push(file);
+    session.flush();
+    let mut events = until_flushed(&mut session).await;
+    assert!(16_000 < whole(&events, 0).end, "seconds of speech: {events:?}");
+
+    // The model has nothing to do any more; the decoder has its last word to say.
+    session.finish();
+    events.extend(until_ended(&mut session).await);
+    assert_eq!(report(&events).ending.frames, whole(&events, 0).end);
+    assert_ne!(report(&events).ending.frames, 0);
 }
