@@ -2,12 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use paceline_backend::{Backend, Ragged, Simulated, simulated};
+use paceline_backend::{
+    Backend, BackendError, Call, Early, Outputs, Ragged, Simulated, StackedCall, simulated,
+};
 use paceline_batch::Settings;
 use paceline_pipeline::{
     Ask, Blueprint, Mode, Model, Models, RequestSpan, SequenceLimits, Tracer, VersionPolicy,
 };
-use paceline_types::{ErrorCode, Tensor, TraceContext};
+use paceline_types::{ErrorCode, Signature, Tensor, TraceContext};
 use smallvec::smallvec;
 
 /// Keeps every span, and begins a trace where it is told to.
@@ -36,6 +38,13 @@ impl Keeper {
 
 fn served(samples: bool, failure_rate: f64) -> (Arc<Keeper>, Arc<Model>) {
     let simulated = simulated::Settings { failure_rate, ..simulated::Settings::default() };
+    served_by(samples, move || Box::new(Simulated::build(simulated.clone(), 0).unwrap()))
+}
+
+fn served_by(
+    samples: bool,
+    build: impl Fn() -> Box<dyn Backend> + Send + Sync + 'static,
+) -> (Arc<Keeper>, Arc<Model>) {
     let (model, clock) = Model::open(Blueprint {
         name: "m".to_owned(),
         version: 3,
@@ -44,10 +53,7 @@ fn served(samples: bool, failure_rate: f64) -> (Arc<Keeper>, Arc<Model>) {
         mode: Mode::Batch,
         batch: Settings::default(),
         instances: 1,
-        build: Arc::new(move |instance| {
-            let model = Simulated::build(simulated.clone(), instance as u64).unwrap();
-            Ok(Box::new(model) as Box<dyn Backend>)
-        }),
+        build: Arc::new(move |_| Ok(build())),
         ragged: Box::new(|_| Ok(Ragged::default())),
         sequences: SequenceLimits::default(),
         warm_up_length: 4,
@@ -92,6 +98,53 @@ async fn a_request_stands_in_its_clients_trace_where_that_is_sampled() {
             assert_eq!(span.outcome.as_ref().unwrap().items, 1);
         }
         assert_ne!(spans[0].context.span(), spans[1].context.span());
+    }
+}
+
+#[tokio::test]
+async fn the_model_is_told_where_its_call_stands_in_the_trace() {
+    let heard = Arc::<Mutex<Vec<Option<TraceContext>>>>::default();
+    let of_model = Arc::clone(&heard);
+    let (keeper, model) = served_by(false, move || {
+        let model = Simulated::build(simulated::Settings::default(), 0).unwrap();
+        Box::new(Listening { model, heard: Arc::clone(&of_model) })
+    });
+    heard.lock().unwrap().clear();
+
+    // Whichever way it takes.
+    for waits_for_room in [false, true] {
+        model.infer(Ask { waits_for_room, ..ask(context(true)) }).await.unwrap();
+        model.infer(Ask { waits_for_room, ..ask(None) }).await.unwrap();
+    }
+
+    let spans = keeper.take();
+    let [first, second] = &spans[..] else { panic!("{spans:?}") };
+    let told = |span: &RequestSpan| Some(span.context.of_batch());
+    assert_eq!(*heard.lock().unwrap(), [told(first), None, told(second), None]);
+}
+
+/// Remembers where its calls stand.
+struct Listening {
+    model: Simulated,
+    heard: Arc<Mutex<Vec<Option<TraceContext>>>>,
+}
+
+impl Backend for Listening {
+    fn signature(&self) -> &Signature {
+        self.model.signature()
+    }
+
+    fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {
+        self.model.run(call)
+    }
+
+    fn run_stacked(
+        &mut self,
+        call: &StackedCall<'_>,
+        early: &mut Early<'_>,
+    ) -> Result<Outputs, BackendError> {
+        self.heard.lock().unwrap().push(call.trace);
+        self.model.run_stacked(call, early)
     }
 }
 

@@ -10,7 +10,9 @@ use paceline_pipeline::{
     },
 };
 
-use crate::rig::{Rig, all, expected, shape};
+use tokio::{task::JoinSet, time::sleep};
+
+use crate::rig::{Rig, Serving, all, expected, shape};
 
 fn asked(change: impl FnOnce(&mut Request)) -> Request {
     let mut request = Request { text: "hello".to_owned(), ..Request::default() };
@@ -134,4 +136,88 @@ async fn sentences_are_spoken_one_after_the_other_and_counted_as_one_request() {
     assert_eq!((stats.first_token.count(), stats.first_chunk.count()), (1, 1));
     assert_eq!(stats.first_chunk.sum(), Duration::from_millis(50).as_nanos(), "one call");
     assert_eq!(stats.chunk_latency.count(), stats.chunks);
+}
+
+fn muttering() -> Serving {
+    Serving {
+        mutters: true,
+        token_curve: |_| Duration::from_millis(50),
+        ..Settings::default().into()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_speed_is_allowed_where_one_of_the_models_takes_it() {
+    let rig = Rig::new(shape(), muttering());
+    let at = |speed| {
+        let parameters = BTreeMap::from([("speed".to_owned(), speed)]);
+        rig.synthesis.check(&asked(|request| request.parameters = parameters))
+    };
+
+    for speed in [0.5, 1.0, 1.5, 2.0] {
+        at(speed).unwrap();
+    }
+    assert!(at(2.5).unwrap_err().to_string().contains("from 0.5 to 2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn texts_are_read_together_unless_what_changes_their_tokens_differs() {
+    for (speeds, calls) in [([1.0, 1.0], vec![1, 2]), ([1.0, 2.0], vec![1, 1, 1])] {
+        let rig = Rig::new(shape(), muttering());
+        let mut listeners = JoinSet::new();
+        // While the first is read, the others come.
+        for speed in [1.5, speeds[0], speeds[1]] {
+            let parameters = BTreeMap::from([("speed".to_owned(), speed)]);
+            let request = asked(|request| request.parameters = parameters);
+            listeners.spawn(all(rig.synthesis.open(&request).unwrap()));
+            sleep(Duration::from_millis(10)).await;
+        }
+        while let Some(heard) = listeners.join_next().await {
+            assert_eq!(heard.unwrap().unwrap(), expected("hello", 0, 5));
+        }
+
+        assert_eq!(*rig.token_calls.lock().unwrap(), calls, "{speeds:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sentence_without_tokens_is_passed_over_and_is_not_the_first_token() {
+    let rig = Rig::new(shape(), muttering());
+    let pair = rig.synthesis.pair(None).unwrap();
+    let reader = Box::new(PlainText { max_sentence: 40 });
+    rig.synthesis.add("tokens", pair.settings().clone(), reader).unwrap();
+    let sentences = ["* Nothing of this is ever heard.", "But this one is heard by everybody."];
+
+    let heard = all(rig.speak(&sentences.join(" "), "v3", 5).unwrap()).await.unwrap();
+
+    assert_eq!(heard, expected(sentences[1], 3, 5));
+    let stats = rig.synthesis.stats();
+    assert_eq!((stats.first_token.count(), stats.tokens), (1, sentences[1].len() as u64));
+    assert_eq!(stats.first_token.sum(), Duration::from_millis(100).as_nanos(), "after two calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_that_come_all_at_once_are_all_kept() {
+    let rig = Rig::new(shape(), Settings::default());
+    let text = "a long sentence that goes on and on, ".repeat(20);
+
+    let heard = all(rig.speak(&text, "v1", 5).unwrap()).await.unwrap();
+
+    assert_eq!(heard.len(), expected(&text, 1, 5).len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chunk_that_finds_the_queue_full_waits_for_room() {
+    let batch = Settings { max_items: Some(1), queue_items: Some(1), ..Settings::default() };
+    let rig = Rig::new(shape(), batch);
+    let mut listeners = JoinSet::new();
+    for voice in 0_u8..6 {
+        let session = rig.speak("hello", &format!("v{voice}"), 5).unwrap();
+        listeners.spawn(async move { (voice, all(session).await) });
+    }
+
+    while let Some(heard) = listeners.join_next().await {
+        let (voice, heard) = heard.unwrap();
+        assert_eq!(heard.unwrap(), expected("hello", voice, 5));
+    }
 }

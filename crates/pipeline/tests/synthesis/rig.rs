@@ -7,7 +7,8 @@ use std::{
 };
 
 use paceline_backend::{
-    Instance, Item, Output, Ragged,
+    self as backend, Backend, BackendError, Early, EarlyOutputs, Instance, Item, Output, Outputs,
+    Ragged, Stacked, StackedCall,
     simulated::{
         self, Answer,
         speech::{Mark, TOKEN_SAMPLES, token},
@@ -21,7 +22,7 @@ use paceline_pipeline::{
         SynthesisError, SynthesisSettings, VoiceSettings,
     },
 };
-use paceline_types::{DType, Tensor};
+use paceline_types::{DType, Dim, Signature, Tensor, TensorSpec};
 use tokio::time::sleep;
 
 /// An instance that takes its time on the paused clock, and remembers how many rows its calls had.
@@ -48,6 +49,70 @@ pub(crate) struct Rig {
     pub(crate) models: Arc<Models>,
     /// Items of each call of the vocoder.
     pub(crate) calls: Arc<Mutex<Vec<usize>>>,
+    /// The same of the token model.
+    pub(crate) token_calls: Arc<Mutex<Vec<usize>>>,
+}
+
+/// A token model with a speed, which changes nothing. What begins with a star has one result,
+/// without a token.
+struct Muttering {
+    tokens: Box<dyn Backend>,
+    signature: Signature,
+}
+
+impl Muttering {
+    fn new(tokens: Box<dyn Backend>) -> Self {
+        let mut signature = tokens.signature().clone();
+        let dims = vec![Dim::Fixed(1)];
+        signature.inputs.push(TensorSpec { name: "speed".to_owned(), dtype: DType::F32, dims });
+        Self { tokens, signature }
+    }
+}
+
+impl Backend for Muttering {
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn streams(&self) -> bool {
+        true
+    }
+
+    fn run(&mut self, call: &backend::Call<'_>) -> Result<Outputs, BackendError> {
+        self.tokens.run(&backend::Call { inputs: &call.inputs[..1], rows: call.rows })
+    }
+
+    fn run_stacked(
+        &mut self,
+        call: &StackedCall<'_>,
+        early: &mut Early<'_>,
+    ) -> Result<Outputs, BackendError> {
+        let text = Stacked::to_tensor(&call.inputs[0]);
+        if text.byte_elements().all(|text| text.starts_with(b"*")) {
+            let outputs = self.tokens.run(&backend::Call { inputs: &[text], rows: call.rows })?;
+            early(EarlyOutputs { outputs, silent: Vec::new() });
+            return Ok(Outputs::default());
+        }
+        self.tokens.run_stacked(&StackedCall { inputs: &call.inputs[..1], ..*call }, early)
+    }
+}
+
+/// How both models run.
+pub(crate) struct Serving {
+    /// Of the vocoder.
+    pub(crate) batch: Settings,
+    /// Of the token model.
+    pub(crate) token_batch: Settings,
+    pub(crate) token_curve: fn(usize) -> Duration,
+    /// Whether the token model has a speed.
+    pub(crate) mutters: bool,
+}
+
+impl From<Settings> for Serving {
+    fn from(batch: Settings) -> Self {
+        let (token_batch, token_curve) = (Settings::default(), |_| Duration::ZERO);
+        Self { batch, token_batch, token_curve, mutters: false }
+    }
 }
 
 /// 1, 8 and 32 rows take 50, 70 and 150 ms.
@@ -65,21 +130,23 @@ pub(crate) fn shape() -> ChunkShape {
 }
 
 impl Rig {
-    pub(crate) fn new(chunks: ChunkShape, batch: Settings) -> Self {
-        Self::with(chunks, batch, SynthesisSettings::default(), &[])
+    pub(crate) fn new(chunks: ChunkShape, serving: impl Into<Serving>) -> Self {
+        Self::with(chunks, serving, SynthesisSettings::default(), &[])
     }
 
     pub(crate) fn with(
         chunks: ChunkShape,
-        batch: Settings,
+        serving: impl Into<Serving>,
         settings: SynthesisSettings,
         per_row: &[&str],
     ) -> Self {
         let models = Arc::new(Models::default());
-        let calls = Arc::default();
-        let nothing = Arc::default();
-        open(&models, Answer::Tokens, Settings::default(), |_| Duration::ZERO, &nothing);
-        open(&models, Answer::Sound, batch, vocoder_curve, &calls);
+        let (calls, token_calls) = (Arc::default(), Arc::default());
+        let Serving { batch, token_batch, token_curve, mutters } = serving.into();
+        let voice: Make = |sound| sound;
+        let tokens: Make = if mutters { |tokens| Box::new(Muttering::new(tokens)) } else { voice };
+        open(&models, (Answer::Tokens, tokens), token_batch, token_curve, &token_calls);
+        open(&models, (Answer::Sound, voice), batch, vocoder_curve, &calls);
         let synthesis = Synthesis::new(Arc::clone(&models), settings);
         let voice = |code: f32| VoiceSettings {
             inputs: BTreeMap::from([("embedding".to_owned(), vec![code])]),
@@ -88,16 +155,16 @@ impl Rig {
         let pair = PairSettings {
             voices: (0_u8..8).map(|code| (format!("v{code}"), voice(code.into()))).collect(),
             per_row: per_row.iter().map(|&name| name.to_owned()).collect(),
-            parameters: BTreeMap::from([(
-                "diffusion_steps".to_owned(),
-                Parameter { default: 5.0, min: 1.0, max: 7.0 },
-            )]),
+            parameters: BTreeMap::from([
+                ("diffusion_steps".to_owned(), Parameter { default: 5.0, min: 1.0, max: 7.0 }),
+                ("speed".to_owned(), Parameter { default: 1.0, min: 0.5, max: 2.0 }),
+            ]),
             count: Some("count".to_owned()),
             chunks,
             ..PairSettings::default()
         };
         synthesis.add("tokens", pair, Box::new(PlainText { max_sentence: 0 })).unwrap();
-        Self { synthesis, models, calls }
+        Self { synthesis, models, calls, token_calls }
     }
 
     pub(crate) fn speak(
@@ -119,9 +186,12 @@ impl Rig {
     }
 }
 
+/// What a model is made of.
+type Make = fn(Box<dyn Backend>) -> Box<dyn Backend>;
+
 fn open(
     models: &Models,
-    answer: Answer,
+    (answer, make): (Answer, Make),
     batch: Settings,
     curve: fn(usize) -> Duration,
     calls: &Arc<Mutex<Vec<usize>>>,
@@ -137,7 +207,9 @@ fn open(
         mode: Mode::Batch,
         batch,
         instances: 1,
-        build: Arc::new(move |instance| Ok(simulated::build(&settings, instance as u64).unwrap())),
+        build: Arc::new(move |instance| {
+            Ok(make(simulated::build(&settings, instance as u64).unwrap()))
+        }),
         ragged: Box::new(move |_| {
             Ok(Ragged {
                 inputs: if is_vocoder { vec![(0, 1)] } else { Vec::new() },
