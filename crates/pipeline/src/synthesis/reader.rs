@@ -70,3 +70,52 @@ impl Reader for Phones {
         Tensor::build(DType::I64, Shape::from_slice(&[1, n_ids]), data.into()).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use paceline_text::Lexicon;
+
+    use super::*;
+
+    fn phones(max_sentence: usize) -> Phones {
+        let lexicon = Lexicon::new("a\tax0\ncat\tk ae1 t\n".to_owned()).unwrap();
+        let symbols = br#"{"symbols": ["pau", "_", "ax0", "k", "ae1", "t"]}"#;
+        Phones { phonemiser: Phonemiser::new(lexicon, symbols).unwrap(), max_sentence }
+    }
+
+    #[test]
+    fn phones_are_numbers_with_a_pause_at_each_end() {
+        let said = phones(40).encode("A cat.").unwrap();
+
+        let ids: Vec<u8> = [0, 1, 2, 1, 3, 4, 5, 0_i64].map(i64::to_le_bytes).concat();
+        assert_eq!(
+            (said.dtype(), said.shape(), &said.data()[..]),
+            (DType::I64, &[1, 8][..], &*ids)
+        );
+        assert_eq!(phones(40).input(), "ids");
+    }
+
+    #[test]
+    fn where_there_is_only_a_pause_nothing_is_said() {
+        for silent in ["", "...", "- ?"] {
+            assert!(phones(40).encode(silent).is_none(), "{silent:?}");
+        }
+        assert_eq!(phones(40).encode("a").unwrap().shape(), [1, 4], "one phone is enough");
+    }
+
+    #[test]
+    fn a_text_is_cut_by_how_long_it_is_when_it_is_spoken() {
+        let number = "It is 1,234,567.";
+        let spoken = paceline_text::spell_out(number);
+        assert!(number.len() < 40 && 40 < spoken.len());
+
+        // No part is shorter than it makes sense.
+        for max_sentence in [0, 40] {
+            let parts = phones(max_sentence).split(number);
+            assert!(1 < parts.len() && parts.iter().all(|part| part.len() <= 40), "{parts:?}");
+            let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(words(&parts.join(" ")), words(&spoken));
+        }
+        assert_eq!(phones(1000).split(number), [spoken]);
+    }
+}
