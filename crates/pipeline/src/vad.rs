@@ -19,8 +19,8 @@ use std::{
 use paceline_audio::{segment::MAX_UNSCORED, silero::Rate};
 use paceline_backend::run_on_thread;
 use paceline_batch::{
-    Batcher, Failure, Key, Lane, PolicyName, Refused, Runner, Settings, SettingsError, Stats, Tag,
-    Ticket,
+    Batcher, Failure, Key, Lane, Limits, PolicyName, Refused, Runner, Settings, SettingsError,
+    Stats, Tag, Ticket,
 };
 use paceline_types::ErrorCode;
 pub use shard::Probabilities;
@@ -35,6 +35,22 @@ pub struct VoiceSettings {
     pub max_streams: Option<NonZeroUsize>,
     /// Most items that wait at once, on each shard. 8192.
     pub queue_items: Option<NonZeroUsize>,
+}
+
+impl VoiceSettings {
+    /// What each shard's batcher is held to.
+    fn limits(&self) -> Result<Limits, SettingsError> {
+        let limits = Settings {
+            policy: PolicyName::Fixed,
+            max_items: Some(self.max_streams.map_or(32, NonZeroUsize::get)),
+            max_cost: Some(MAX_FRAMES),
+            max_wait: Some(Duration::ZERO),
+            queue_items: Some(self.queue_items.map_or(8192, NonZeroUsize::get)),
+            queue_bytes: Some(QUEUE_BYTES),
+            ..Settings::default()
+        };
+        limits.validate()
+    }
 }
 
 /// Frames in a call, whatever its streams submit: it bounds how long a stream waits for others.
@@ -110,16 +126,7 @@ impl VoiceDetector {
     ///
     /// When a setting makes no sense or the system has no thread to give.
     pub fn start(settings: VoiceSettings) -> Result<Self, VoiceStartError> {
-        let limits = Settings {
-            policy: PolicyName::Fixed,
-            max_items: Some(settings.max_streams.map_or(32, NonZeroUsize::get)),
-            max_cost: Some(MAX_FRAMES),
-            max_wait: Some(Duration::ZERO),
-            queue_items: Some(settings.queue_items.map_or(8192, NonZeroUsize::get)),
-            queue_bytes: Some(QUEUE_BYTES),
-            ..Settings::default()
-        };
-        let limits = limits.validate()?;
+        let limits = settings.limits()?;
         let n_shards = settings.shards.or_else(|| available_parallelism().ok());
         let mut doors = Vec::new();
         for number in 0..n_shards.map_or(1, NonZeroUsize::get) {
@@ -199,18 +206,61 @@ impl VoiceStream {
         if !frames.len().is_multiple_of(frame) || !(1..=MAX_UNSCORED).contains(&n_frames) {
             return Err(VoiceError::Frames { samples: frames.len(), frame });
         }
-        let tag = Tag {
-            key: Key::of(&self.rate),
-            cost: n_frames as u64,
-            bytes: size_of_val(&*frames),
-            ..Tag::default()
-        };
+        let tag = tag(self.rate, &frames);
         Ok(self.lane.submit(Frames { rate: self.rate, samples: frames }, &tag).await?)
+    }
+}
+
+/// What a shard's batcher is told of these whole frames.
+fn tag(rate: Rate, frames: &[f32]) -> Tag {
+    Tag {
+        key: Key::of(&rate),
+        cost: (frames.len() / rate.frame()) as u64,
+        bytes: size_of_val(frames),
+        ..Tag::default()
     }
 }
 
 impl Drop for VoiceStream {
     fn drop(&mut self) {
         self.door.n_streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paceline_batch::Policy;
+
+    use super::*;
+
+    #[test]
+    fn a_call_and_what_waits_for_one_are_bounded_in_every_way() {
+        let limits = VoiceSettings::default().limits().unwrap();
+        assert!(matches!(limits.policy(), Policy::Fixed { .. }));
+        assert_eq!(limits.max_wait(), Duration::ZERO, "nothing waits for company");
+        assert_eq!((limits.queue_items(), limits.queue_bytes()), (8192, 64 << 20));
+        // So many streams, and fewer where each of them has many frames.
+        let most = |frames| limits.max_rows(frames);
+        assert_eq!([1, 8, 9, 32, 256, 257].map(most), [32, 32, 28, 8, 1, 0]);
+
+        let few = VoiceSettings {
+            max_streams: NonZeroUsize::new(3),
+            queue_items: NonZeroUsize::new(5),
+            ..VoiceSettings::default()
+        };
+        let limits = few.limits().unwrap();
+        assert_eq!((limits.max_items(), limits.queue_items()), (3, 5));
+    }
+
+    #[test]
+    fn frames_cost_as_many_as_they_are_and_hold_their_samples_memory() {
+        for (rate, n_frames) in [(Rate::Hz8000, 1), (Rate::Hz16000, 1), (Rate::Hz16000, 32)] {
+            let frames = vec![0.0; n_frames * rate.frame()];
+
+            let tag = tag(rate, &frames);
+
+            assert_eq!((tag.cost, tag.bytes), (n_frames as u64, 4 * frames.len()));
+            assert_eq!(tag.key, Key::of(&rate));
+        }
     }
 }
