@@ -686,10 +686,12 @@ impl<P, S> Scheduler<P, S> {
         let (mut rows, mut cost, mut padded_length, mut lengths) = (0, 0_u64, 0, 0_u64);
         while let Some(id) = self.queues[queue].first() {
             let slot = &self.slots[id.slot];
-            // In order: what does not fit ends the batch, so that large items are not passed by.
+            // In order: what does not fit ends the batch, so that large items are not passed by. The
+            // first always goes, also where it has more rows than the batch should: a limit that it
+            // exceeds would have kept it out.
             let fits = rows + slot.rows <= max_rows
                 && cost.saturating_add(slot.cost) <= self.limits.max_cost;
-            if !fits {
+            if !fits && !boarded.is_empty() {
                 break;
             }
             let window = (rows + self.queues[queue].rows).min(max_rows);

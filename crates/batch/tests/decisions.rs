@@ -162,6 +162,19 @@ fn rows_that_cost_less_in_a_call_of_their_own_than_in_padding_have_one() {
 }
 
 #[test]
+fn an_item_of_more_rows_than_a_smaller_size_has_is_not_left_behind_for_ever() {
+    let settings = Settings { sizes: vec![2, 4, 8], ..Settings::default() };
+    let mut scheduler: Scheduler<u32> = Scheduler::new(settings.validate().unwrap());
+    for (rows, takes) in [(2, 5), (4, 10), (8, 40)] {
+        scheduler.learn(0, rows, ms(takes));
+    }
+    offer(&mut scheduler, &Tag { rows: 5, ..Tag::default() }, 0).unwrap();
+
+    // Calls of four and of one would be shorter, but nobody can cut it.
+    assert_eq!(pull(&mut scheduler, 0).0, 1);
+}
+
+#[test]
 fn a_timer_that_would_fire_late_is_not_set() {
     // Four come within 300 µs, then nobody for 2 ms.
     let held = |resolution| {
