@@ -52,6 +52,12 @@ struct Bin {
     nanos: f32,
 }
 
+impl Bin {
+    fn mean(self) -> f32 {
+        self.nanos / self.weight
+    }
+}
+
 impl Place {
     fn new(owner: u64) -> Self {
         Self { owner, arrived: Since::never(), landed: Since::never() }
@@ -113,6 +119,21 @@ impl Since {
         (partly + self.bins[first + 1..].iter().map(|bin| bin.weight).sum::<f32>(), partly)
     }
 
+    /// How likely one comes within so many nanoseconds, from 0 to 1; 1 where nothing is known.
+    pub(crate) fn chance(&self, within: f32, now: Moment) -> f32 {
+        if !self.knows() {
+            return 1.0;
+        }
+        let until = as_f32(nanos(now.since(self.last))) + within;
+        let (still, partly) = self.still(now);
+        let first = bin(nanos(now.since(self.last)));
+        let comes = |at: usize| 0.0 < self.bins[at].weight && self.bins[at].mean() <= until;
+        let weight = |at: usize| if at == first { partly } else { self.bins[at].weight };
+        // A gap that is longer than they ever were will go on.
+        (first..BINS).filter(|at| comes(*at)).map(weight).sum::<f32>()
+            / still.max(self.total * 1e-3)
+    }
+
     /// Until when those who ask should wait for one more; `None` where going at once is better.
     pub(crate) fn worth_waiting(&self, ask: &Ask, now: Moment) -> Option<Worth> {
         let &Ask { n_waiting, saving, resolution } = ask;
@@ -128,7 +149,7 @@ impl Since {
                 continue;
             }
             let until = upper(at);
-            let typical = (bin.nanos / bin.weight).clamp(so_far, until) - so_far;
+            let typical = bin.mean().clamp(so_far, until) - so_far;
             joined += chance;
             waited += chance * typical;
             // If nobody joins, everybody waits until the timer fires, and that is not at once.
@@ -460,6 +481,23 @@ mod tests {
         // Half a chance to save 1.5 ms is worth less than that.
         let ask = Ask { saving: 1.5 * MS, ..ask };
         assert!(gaps.since(7).unwrap().worth_waiting(&ask, now).is_none());
+    }
+
+    #[test]
+    fn how_likely_somebody_comes_depends_on_how_long_nobody_came() {
+        let (gaps, last) = after(&[10_000, 900], 200);
+        let since = gaps.since(7).unwrap();
+        let chance = |after_us, within_us: f32| {
+            since.chance(within_us * 1e3, last.after(Duration::from_micros(after_us)))
+        };
+
+        assert_eq!(chance(0, 800.0), 0.0);
+        assert!((chance(0, 1_000.0) - 0.5).abs() < 0.01);
+        assert!(chance(2_000, 7_000.0) < 0.01, "the short gaps are over");
+        assert!(0.99 < chance(2_000, 9_000.0));
+        assert!(chance(100_000, 1e6) < 0.01, "it is longer than any gap was");
+        let (few, now) = after(&[900], 4);
+        assert_eq!(few.since(7).unwrap().chance(1.0, now), 1.0, "nothing is known");
     }
 
     #[test]

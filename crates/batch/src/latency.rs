@@ -15,6 +15,16 @@ use crate::moment::nanos;
 /// The share of calls that the high estimate covers.
 const COVERED: f32 = 0.95;
 
+/// In what company a call was made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Flew {
+    /// How many times longer than alone it should have taken.
+    pub(crate) slowed: f32,
+    /// How much it tells of calls that are alone, from 0 to 1: a call that takes longer in company
+    /// teaches first what company costs, and only what that does not explain is its own.
+    pub(crate) alone: f32,
+}
+
 /// What is believed about every bucket. Buckets never seen take no memory.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyTable {
@@ -33,10 +43,16 @@ impl LatencyTable {
         curves.filter_map(|(bucket, curve)| Some((bucket, curve.as_deref()?)))
     }
 
-    /// Learns from one good call of `rows` rows. Returns actual over predicted, where there was
-    /// a prediction.
-    pub(crate) fn learn(&mut self, bucket: usize, rows: usize, took: Duration) -> Option<f32> {
-        self.curve_mut(bucket).learn(rows, as_f32(nanos(took)))
+    /// Learns from one good call of `rows` rows that others slowed down so many times. Returns
+    /// actual over predicted, where there was a prediction.
+    pub(crate) fn learn(
+        &mut self,
+        bucket: usize,
+        rows: usize,
+        took: Duration,
+        flew: Flew,
+    ) -> Option<f32> {
+        self.curve_mut(bucket).learn(rows, as_f32(nanos(took)) / flew.slowed, flew.alone)
     }
 
     /// Is told what a call of `rows` rows takes by somebody who tried it more than once.
@@ -59,6 +75,8 @@ pub(crate) struct Curve {
     points: Vec<Point>,
     spread: Spread,
     n_calls: u32,
+    /// How many of them were alone, a call that was so for a part of its time counting in part.
+    n_alone: f32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -87,6 +105,8 @@ impl Curve {
     const HALF_LIFE: u32 = 512;
     /// A new sample counts at least this much, so that the curve follows a device that changes.
     const MIN_WEIGHT: f32 = 1.0 / 16.0;
+    /// More calls alone than this need not be told apart.
+    const MANY: f32 = 1e3;
     /// Nanoseconds. Nobody waits to save this, and no deadline is missed by it.
     const NEGLIGIBLE: f32 = 20_000.0;
     /// A sample counts as at most this many times the mean: one stall is not a slow device.
@@ -130,8 +150,11 @@ impl Curve {
         self.spread.high()
     }
 
-    fn learn(&mut self, rows: usize, took: f32) -> Option<f32> {
+    fn learn(&mut self, rows: usize, took: f32, alone: f32) -> Option<f32> {
         self.n_calls = self.n_calls.wrapping_add(1);
+        // Until some were alone, those in company are all that there is to learn from.
+        let told = alone.max(1.0 / (1.0 + self.n_alone));
+        self.n_alone = (self.n_alone + alone).min(Self::MANY);
         let ratio = (!self.points.is_empty()).then(|| took / self.mean(rows).max(1.0));
         let rows = Self::class(rows);
         let now = self.n_calls;
@@ -139,7 +162,9 @@ impl Curve {
             // The first call of a size may pay for memory and kernels that later ones find ready. Were
             // it believed, the size would look so dear that no batch ever had it again. So until
             // the second call it takes what was expected of it, or less.
-            let mean = if self.points.is_empty() { took } else { took.min(self.mean(rows)) };
+            let expected = self.mean(rows);
+            let less = (expected - took).max(0.0) * told;
+            let mean = if self.points.is_empty() { took } else { expected - less };
             self.put(rows, mean, 1);
             return ratio;
         };
@@ -150,7 +175,7 @@ impl Curve {
         }
         let age = now.wrapping_sub(point.seen_at) / Self::HALF_LIFE;
         point.n_seen = (point.n_seen >> age.min(15)).saturating_add(1);
-        let weight = (1.0 / point.n_counted()).max(Self::MIN_WEIGHT);
+        let weight = (1.0 / point.n_counted()).max(Self::MIN_WEIGHT) * told;
         point.mean += (took.min(point.mean * Self::OUTLIER) - point.mean) * weight;
         point.seen_at = now;
         // A first call is no judge of spread; it may have warmed caches up.
@@ -168,6 +193,7 @@ impl Curve {
     }
 
     fn teach(&mut self, rows: usize, mean: f32) {
+        self.n_alone = (self.n_alone + 2.0).min(Self::MANY);
         self.put(Self::class(rows), mean, 2);
     }
 
@@ -317,6 +343,10 @@ mod tests {
 
     const MS: f32 = 1e6;
 
+    impl Flew {
+        const ALONE: Self = Self { slowed: 1.0, alone: 1.0 };
+    }
+
     fn seeded(points: &[(usize, u64)]) -> LatencyTable {
         let mut table = LatencyTable::default();
         for &(rows, millis) in points {
@@ -358,15 +388,15 @@ mod tests {
     #[test]
     fn a_size_that_breaks_the_order_is_pooled_at_once_whichever_way_it_moves() {
         let mut falls = seeded(&[(1, 10), (4, 20)]);
-        falls.learn(0, 4, Duration::from_millis(4));
+        falls.learn(0, 4, Duration::from_millis(4), Flew::ALONE);
         check(&falls, 4, 12.0);
         // The mean of 20, 4 and 3 is 9, below that of the smaller size.
-        falls.learn(0, 4, Duration::from_millis(3));
+        falls.learn(0, 4, Duration::from_millis(3), Flew::ALONE);
         check(&falls, 4, (10.0 + 3.0 * 9.0) / 4.0);
         check(&falls, 1, (10.0 + 3.0 * 9.0) / 4.0);
 
         let mut rises = seeded(&[(1, 10), (4, 20)]);
-        rises.learn(0, 1, Duration::from_millis(40));
+        rises.learn(0, 1, Duration::from_millis(40), Flew::ALONE);
         check(&rises, 1, (2.0 * 25.0 + 20.0) / 3.0);
         check(&rises, 4, (2.0 * 25.0 + 20.0) / 3.0);
     }
@@ -375,10 +405,10 @@ mod tests {
     fn what_was_not_seen_for_long_weighs_less_and_is_soon_replaced() {
         let mut table = LatencyTable::default();
         for _ in 0..20 {
-            table.learn(0, 1, Duration::from_millis(10));
+            table.learn(0, 1, Duration::from_millis(10), Flew::ALONE);
         }
         for _ in 20..1600 {
-            table.learn(0, 4, Duration::from_millis(4));
+            table.learn(0, 4, Duration::from_millis(4), Flew::ALONE);
         }
         // Three half-lives: of sixteen calls two are left, against sixteen.
         let pooled = (10.0 * 2.0 + 4.0 * 16.0) / 18.0;
@@ -386,9 +416,9 @@ mod tests {
         check(&table, 4, pooled);
 
         for _ in 1600..2100 {
-            table.learn(0, 4, Duration::from_millis(20));
+            table.learn(0, 4, Duration::from_millis(20), Flew::ALONE);
         }
-        table.learn(0, 1, Duration::from_millis(14));
+        table.learn(0, 1, Duration::from_millis(14), Flew::ALONE);
         check(&table, 1, 14.0);
     }
 
@@ -397,20 +427,20 @@ mod tests {
         let micros = Duration::from_micros;
         let mut table = LatencyTable::default();
         for _ in 0..3 {
-            table.learn(0, 1, micros(5));
+            table.learn(0, 1, micros(5), Flew::ALONE);
         }
-        table.learn(0, 1, micros(14));
+        table.learn(0, 1, micros(14), Flew::ALONE);
         check(&table, 1, 0.008);
 
         let mut table = LatencyTable::default();
         for _ in 0..20 {
-            table.learn(0, 1, micros(5));
+            table.learn(0, 1, micros(5), Flew::ALONE);
         }
         let known = table.curve(0).unwrap().mean(1);
-        table.learn(0, 1, micros(14));
+        table.learn(0, 1, micros(14), Flew::ALONE);
         assert!((table.curve(0).unwrap().mean(1) - known).abs() < 1.0, "not looked at");
         for _ in 0..100 {
-            table.learn(0, 1, micros(900));
+            table.learn(0, 1, micros(900), Flew::ALONE);
         }
         check(&table, 1, 0.9);
     }
@@ -418,8 +448,8 @@ mod tests {
     #[test]
     fn a_first_call_is_no_judge_of_spread() {
         let mut table = LatencyTable::default();
-        table.learn(0, 1, Duration::from_millis(10));
-        table.learn(0, 1, Duration::from_millis(30));
+        table.learn(0, 1, Duration::from_millis(10), Flew::ALONE);
+        table.learn(0, 1, Duration::from_millis(30), Flew::ALONE);
 
         assert!((table.curve(0).unwrap().margin() - 1.0).abs() < f32::EPSILON);
     }
@@ -428,7 +458,7 @@ mod tests {
     fn a_stall_of_a_size_that_is_rarely_run_does_not_stand_for_the_others() {
         let mut table = seeded(&[(1, 200)]);
         for _ in 0..100 {
-            table.learn(0, 8, Duration::from_millis(1));
+            table.learn(0, 8, Duration::from_millis(1), Flew::ALONE);
         }
 
         let mean = table.curve(0).unwrap().mean(8) / MS;
@@ -439,10 +469,36 @@ mod tests {
     fn the_first_call_of_a_size_is_not_believed_to_be_dear_and_the_second_is() {
         let mut table = seeded(&[(1, 10), (4, 16)]);
 
-        table.learn(0, 2, Duration::from_millis(100));
+        table.learn(0, 2, Duration::from_millis(100), Flew::ALONE);
         check(&table, 2, 12.0);
-        table.learn(0, 2, Duration::from_millis(14));
+        table.learn(0, 2, Duration::from_millis(14), Flew::ALONE);
         check(&table, 2, 14.0);
+    }
+
+    #[test]
+    fn a_call_in_company_tells_of_calls_alone_what_company_does_not_explain() {
+        let mut table = seeded(&[(1, 10); 100]);
+        table.teach(0, 4, Duration::from_millis(16));
+        let beside = |slowed| Flew { slowed, alone: 1.0 / 16.0 };
+
+        table.learn(0, 4, Duration::from_millis(32), beside(2.0));
+        check(&table, 4, 16.0);
+        table.learn(0, 4, Duration::from_millis(32), beside(1.0));
+        check(&table, 4, 16.0 + 16.0 / 3.0 / 16.0);
+        table.learn(0, 2, Duration::from_millis(4), beside(1.0));
+        check(&table, 2, 12.11 - 8.11 / 16.0);
+    }
+
+    #[test]
+    fn where_no_call_was_ever_alone_those_in_company_are_believed() {
+        let beside = Flew { slowed: 1.0, alone: 1.0 / 16.0 };
+        let mut table = LatencyTable::default();
+        for took in [100, 5, 5, 5, 5] {
+            table.learn(0, 4, Duration::from_millis(took), beside);
+        }
+
+        let mean = table.curve(0).unwrap().mean(4) / MS;
+        assert!(mean < 12.0, "{mean}");
     }
 
     #[test]
@@ -467,13 +523,13 @@ mod tests {
     fn a_device_that_slows_down_is_followed_and_one_stall_is_not_believed() {
         let mut table = LatencyTable::default();
         for _ in 0..64 {
-            table.learn(0, 4, Duration::from_millis(10));
+            table.learn(0, 4, Duration::from_millis(10), Flew::ALONE);
         }
-        table.learn(0, 4, Duration::from_secs(1));
+        table.learn(0, 4, Duration::from_secs(1), Flew::ALONE);
         check(&table, 4, 11.875);
 
         for _ in 0..100 {
-            table.learn(0, 4, Duration::from_millis(20));
+            table.learn(0, 4, Duration::from_millis(20), Flew::ALONE);
         }
         let mean = table.curve(0).unwrap().mean(4) / MS;
         assert!((mean - 20.0).abs() < 0.1, "{mean}");
@@ -483,7 +539,7 @@ mod tests {
     fn the_high_estimate_covers_the_spread_and_forgets_it() {
         let mut table = seeded(&[(1, 100); 8]);
         for n in 0..1000_u64 {
-            table.learn(0, 1, Duration::from_millis(80 + n * 7 % 41));
+            table.learn(0, 1, Duration::from_millis(80 + n * 7 % 41), Flew::ALONE);
         }
         let curve = table.curve(0).unwrap();
         let high = curve.high(1) / MS;
@@ -491,7 +547,7 @@ mod tests {
         assert!((1.15..1.3).contains(&curve.margin()), "{}", curve.margin());
 
         for _ in 0..3000 {
-            table.learn(0, 1, Duration::from_millis(100));
+            table.learn(0, 1, Duration::from_millis(100), Flew::ALONE);
         }
         assert!(table.curve(0).unwrap().margin() < 1.1);
     }
@@ -500,7 +556,7 @@ mod tests {
     fn what_is_kept_is_bounded_however_large_batches_are() {
         let mut table = LatencyTable::default();
         for rows in 1..20_000 {
-            table.learn(0, rows, Duration::from_millis(1));
+            table.learn(0, rows, Duration::from_millis(1), Flew::ALONE);
         }
 
         assert!(table.curve(0).unwrap().points().count() < 64 + 16 * 9);

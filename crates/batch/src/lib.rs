@@ -9,6 +9,8 @@
 //! growing while devices are busy. A lone item on an idle device goes at once. Waiting with an
 //! idle device happens only where it pays: while what merging saves is worth more than what
 //! everybody present would wait for it, judged by learned call times and learned arrival gaps.
+//! Where several devices are free, a crowd is divided among them if its items gain more by that
+//! than the devices lose, and if their calls do not slow each other down.
 //! Deadlines know how long calls take: what can no longer make it is dropped before it costs
 //! anything, and what cannot make it at all is refused at the door.
 //!
@@ -46,6 +48,7 @@
 
 mod batcher;
 mod buckets;
+mod company;
 mod error;
 mod executor;
 mod fair;

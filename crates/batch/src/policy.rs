@@ -19,7 +19,8 @@ pub enum FireReason {
     FastPath,
     /// Nothing more fits.
     Full,
-    /// Not full, but waiting on would not pay, or the fixed policy's share was reached.
+    /// Not full, but waiting on would not pay, or it was divided among free devices, or the fixed
+    /// policy's share was reached.
     Early,
     /// It was held for company, for as long as that paid or was allowed.
     WaitOver,
@@ -125,6 +126,10 @@ pub(crate) struct View<'a> {
     /// Nanoseconds for which devices may be taken by others when its time has come; of what is wanted
     /// later alone.
     pub(crate) reserve: f32,
+    /// How many times longer than alone a call takes now, because others are under way.
+    pub(crate) slowed: f32,
+    /// As much, if there were one more beside it.
+    pub(crate) beside: f32,
     /// Since when it is held while a device is free.
     pub(crate) held_since: Option<Moment>,
     pub(crate) is_closing: bool,
@@ -219,12 +224,12 @@ fn adaptive(view: &View<'_>, now: Moment) -> Judgement {
 /// own.
 fn merge_saving(view: &View<'_>, curve: &Curve) -> f32 {
     let mean = |rows| curve.mean(view.limits.padded_rows(rows));
-    mean(view.rows) + mean(1) - mean(view.rows + 1)
+    (mean(view.rows) + mean(1) - mean(view.rows + 1)) * view.beside
 }
 
 /// What a batch of one row more rarely takes longer than.
 fn high(view: &View<'_>, curve: &Curve) -> f32 {
-    curve.high(view.limits.padded_rows(view.rows + 1))
+    curve.high(view.limits.padded_rows(view.rows + 1)) * view.slowed
 }
 
 /// When something that takes so many nanoseconds must be begun to be done by a moment.
@@ -263,6 +268,8 @@ mod tests {
             soonest: Moment::NEVER,
             wanted: None,
             reserve: 0.0,
+            slowed: 1.0,
+            beside: 1.0,
             held_since: None,
             is_closing: false,
             resolution: 0.0,

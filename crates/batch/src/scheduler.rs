@@ -16,11 +16,12 @@ use slab::Slab;
 
 use crate::{
     Key, Limits, Moment, Policy, Priority, Refused, Stats, Tag,
+    company::Company,
     error::Dropped,
     fair::{Fair, Standing},
     gaps::Gaps,
     lane::Lanes,
-    latency::{Curve, LatencyTable},
+    latency::{Curve, Flew, LatencyTable},
     moment::to_duration,
     policy::{self, FireReason, Verdict, View},
     queue::{Post, Queue},
@@ -49,6 +50,7 @@ pub struct Scheduler<P, S = ()> {
     lanes: Lanes<S>,
     flights: Slab<Flight>,
     latency: LatencyTable,
+    company: Company,
     gaps: Gaps,
     /// Who holds what of a queue that is full, or was.
     shares: Option<Box<Shares>>,
@@ -70,6 +72,8 @@ struct Flight {
     owner: u64,
     /// When it should be done.
     lands: Moment,
+    /// What its company is counted from.
+    departed: u64,
     /// As it will be remembered.
     record: BatchRecord,
 }
@@ -186,6 +190,7 @@ impl<P, S> Scheduler<P, S> {
             lanes: Lanes::default(),
             flights: Slab::new(),
             latency: LatencyTable::default(),
+            company: Company::new(),
             gaps: Gaps::new(),
             shares: None,
             n_bytes: 0,
@@ -379,10 +384,12 @@ impl<P, S> Scheduler<P, S> {
         lanes: impl IntoIterator<Item = (usize, S)>,
         now: Moment,
     ) {
-        let Flight { owner, record, .. } = self.flights.remove(flight.0);
+        let Flight { owner, record, departed, .. } = self.flights.remove(flight.0);
         self.gaps.landed(owner, now);
+        let others = self.company.lands(departed, now.since(record.left), now);
         if let Some(took) = landing.took {
-            let ratio = self.latency.learn(record.facts.bucket, record.facts.padded_rows, took);
+            let ratio =
+                self.learn_from(record.facts.bucket, record.facts.padded_rows, took, others);
             self.stats.executed(took, ratio);
         } else {
             self.stats.failed_calls += 1;
@@ -402,10 +409,34 @@ impl<P, S> Scheduler<P, S> {
         lanes: impl IntoIterator<Item = (usize, S)>,
         now: Moment,
     ) {
-        let Flight { owner, .. } = self.flights.remove(flight.0);
+        let Flight { owner, record, departed, .. } = self.flights.remove(flight.0);
         self.gaps.landed(owner, now);
+        self.company.lands(departed, now.since(record.left), now);
         self.stats.dropped(reason);
         self.free(lanes, now);
+    }
+
+    /// Learns from a good call that had so much company; actual over predicted, where it was.
+    fn learn_from(
+        &mut self,
+        bucket: usize,
+        rows: usize,
+        took: Duration,
+        others: f32,
+    ) -> Option<f32> {
+        // Where nothing is merged or divided it need not be known, and times are as they are met.
+        let others = if self.limits.max_items == 1 { 0.0 } else { others };
+        let slowed = self.company.slowed(others);
+        let flew = Flew { slowed, alone: (1.0 - others).max(1.0 / 16.0) };
+        let ratio = self.latency.learn(bucket, rows, took, flew)?;
+        self.company.learn(ratio * slowed, others);
+        Some(ratio)
+    }
+
+    /// How many times longer than alone a call takes that leaves now, with others that leave too.
+    fn slowed(&self, with: usize) -> f32 {
+        let others = (self.flights.len() + with).min(self.n_devices - 1);
+        self.company.slowed(as_f32(others))
     }
 
     /// Takes the state of lanes back, and lets each one's next item go.
@@ -666,6 +697,8 @@ impl<P, S> Scheduler<P, S> {
             soonest: queue.soonest(),
             wanted,
             reserve: wanted.and(curve).map_or(0.0, |curve| self.reserve(curve)),
+            slowed: self.slowed(0),
+            beside: self.slowed(1),
             held_since: queue.held_since,
             is_closing: self.is_closed,
             resolution: self.resolution,
@@ -681,7 +714,9 @@ impl<P, S> Scheduler<P, S> {
         now: Moment,
     ) -> Option<(BatchFacts, FlightId)> {
         self.take_off(queue);
-        let max_rows = self.batch_rows(queue);
+        let max_rows = self.batch_rows(queue, now);
+        let is_cut = fired == FireReason::Full && max_rows < self.limits.max_items;
+        let fired = if is_cut { FireReason::Early } else { fired };
         boarded.reserve(self.queues[queue].n_ready.min(max_rows));
         let (mut rows, mut cost, mut padded_length, mut lengths) = (0, 0_u64, 0, 0_u64);
         while let Some(id) = self.queues[queue].first() {
@@ -716,24 +751,58 @@ impl<P, S> Scheduler<P, S> {
         let facts = self.depart(queue, fired, rows, padded_length);
         let record = self.stats.fired(facts, boarded.iter().map(|item| item.waited), lengths, now);
         let lands = facts.predicted.map_or(Moment::START, |predicted| now.after(predicted));
-        let flight = self.flights.insert(Flight { owner, lands, record });
+        let departed = self.company.departs(now);
+        let flight = self.flights.insert(Flight { owner, lands, departed, record });
         Some((facts, FlightId(flight)))
     }
 
     /// How many rows the next batch of a queue may have. Where sizes are given, rows that would
     /// cost more in padding than in a call of their own are left for the next one.
-    fn batch_rows(&self, queue: usize) -> usize {
+    fn batch_rows(&self, queue: usize, now: Moment) -> usize {
         let entry = &self.queues[queue];
-        let max_items = self.limits.max_items;
-        let rows = entry.rows.min(max_items);
-        let (Some(filled), Some(curve)) =
-            (self.limits.filled_size(rows), self.latency.curve(entry.bucket))
-        else {
-            return max_items;
-        };
+        let Some(curve) = self.latency.curve(entry.bucket) else { return self.limits.max_items };
+        let share = self.share(entry, curve, now);
+        let rows = entry.rows.min(share);
+        let Some(filled) = self.limits.filled_size(rows) else { return share };
         let merged = self.mean(curve, rows);
         let split = self.mean(curve, filled) + self.mean(curve, rows - filled);
-        if split < merged { filled } else { max_items }
+        if split < merged { filled } else { share }
+    }
+
+    /// How many rows of what waits one device should take: all that fit, or, where other devices are
+    /// free, a share.
+    ///
+    /// A crowd that is divided is answered sooner and takes more of devices: of two halves each
+    /// takes less than the whole, and both together more. So it is divided among as many devices
+    /// as make the time of all items and all devices together the least. An item's time counts as
+    /// much as a device's, as it does where a batch is held for company; but a device's counts only
+    /// as far as somebody is likely to come who would want it meanwhile. Without this, clients that
+    /// wait for their answers, once they came together, would share one device for ever beside
+    /// others that have nothing to do.
+    fn share(&self, queue: &Queue, curve: &Curve, now: Moment) -> usize {
+        let max_items = self.limits.max_items;
+        let fewest = queue.rows.div_ceil(max_items);
+        // Other queues that wait want a device too.
+        let n_taken = self.flights.len() + self.due.len();
+        let n_free = self.n_devices.saturating_sub(n_taken).min(queue.rows);
+        if n_free < fewest.max(2) || self.limits.policy != Policy::Adaptive {
+            return max_items;
+        }
+        let since = self.gaps.since(queue.owner());
+        let cost = |n_calls: usize| {
+            let rows = self.limits.padded_rows(queue.rows.div_ceil(n_calls));
+            let takes = curve.mean(rows) * self.slowed(n_calls - 1);
+            let wanted = since.map_or(1.0, |since| since.chance(takes, now));
+            (as_f32(queue.n_ready) + wanted * as_f32(n_calls)) * takes
+        };
+        let (mut n_calls, mut least) = (fewest, cost(fewest));
+        for more in fewest + 1..=n_free {
+            let cost = cost(more);
+            if cost < least {
+                (n_calls, least) = (more, cost);
+            }
+        }
+        if n_calls == 1 { max_items } else { queue.rows.div_ceil(n_calls) }
     }
 
     /// Whether an item can no longer be answered in time by a batch of `rows` rows.
@@ -757,7 +826,7 @@ impl<P, S> Scheduler<P, S> {
             return None;
         }
         let curve = self.latency.curve(self.queues[queue].bucket)?;
-        let takes = to_duration(curve.high(self.limits.padded_rows(rows)));
+        let takes = to_duration(curve.high(self.limits.padded_rows(rows)) * self.slowed(0));
         (deadline < now.after(takes)).then_some(Dropped::TooLate)
     }
 
@@ -788,8 +857,8 @@ impl<P, S> Scheduler<P, S> {
         let entry = &self.queues[queue];
         let (key, bucket) = (entry.key, entry.bucket);
         let padded_rows = self.limits.padded_rows(rows);
-        let predicted =
-            self.latency.curve(bucket).map(|curve| to_duration(curve.mean(padded_rows)));
+        let curve = self.latency.curve(bucket);
+        let predicted = curve.map(|curve| to_duration(self.mean(curve, rows)));
         let charge = crate::moment::nanos(predicted.unwrap_or(Duration::from_millis(1)));
         let entry = &mut self.queues[queue];
         entry.held_since = None;
@@ -984,9 +1053,9 @@ impl<P, S> Scheduler<P, S> {
         self.n_bytes = 0;
     }
 
-    /// The mean time of a call of `rows` rows, padded as it would be.
+    /// The mean time of a call of `rows` rows that leaves now, padded as it would be.
     fn mean(&self, curve: &Curve, rows: usize) -> f32 {
-        curve.mean(self.limits.padded_rows(rows))
+        curve.mean(self.limits.padded_rows(rows)) * self.slowed(0)
     }
 }
 

@@ -23,6 +23,8 @@ struct World {
     first_of_size: f64,
     max_items: usize,
     n_devices: usize,
+    /// Whether the devices are one, so that calls under way at once share its time.
+    is_shared: bool,
     /// Microseconds from an answer to the client's next request, and for each answer before it in
     /// the same batch.
     away: f64,
@@ -44,6 +46,7 @@ const GPU: World = World {
     first_of_size: 100.0,
     max_items: 64,
     n_devices: 1,
+    is_shared: false,
     away: 300.0,
     each: 40.0,
 };
@@ -54,6 +57,18 @@ const SEED: World = World {
     first_of_size: 0.0,
     max_items: 32,
     n_devices: 1,
+    is_shared: false,
+    away: 300.0,
+    each: 20.0,
+};
+
+/// A straight line, as `paceline bench policy` has it.
+const LINE: World = World {
+    curve: &[(1, 5.5), (32, 21.0)],
+    first_of_size: 0.0,
+    max_items: 32,
+    n_devices: 1,
+    is_shared: false,
     away: 300.0,
     each: 20.0,
 };
@@ -69,37 +84,44 @@ impl World {
         less + (millis - less) * (rows - below) as f64 / (size - below) as f64
     }
 
-    /// What the better of one crowd and two that take turns would get, in answers a second.
+    /// What the best number of groups would get, in answers a second: each has a device, or they take
+    /// turns where there are more groups than devices.
     fn ideal(&self, n_clients: usize) -> f64 {
-        let each = n_clients.div_ceil(self.n_devices).min(2 * self.max_items);
-        let crowd = |rows: usize| {
-            let rows = rows.min(self.max_items);
-            (rows, self.takes(rows))
+        let n_devices = if self.is_shared { 1 } else { self.n_devices };
+        let rate = |n_groups: usize| {
+            let (mut at_once, mut busy) = (0.0, 0.0);
+            for rows in (0..n_groups).map(|group| (n_clients + group) / n_groups) {
+                let takes = self.takes(rows);
+                let away = (self.away + self.each * rows as f64) / 1000.0;
+                at_once += rows as f64 / (takes + away);
+                busy += takes;
+            }
+            let in_turns = (n_clients * n_devices) as f64 / busy;
+            if n_groups <= n_devices { at_once } else { at_once.min(in_turns) }
         };
-        let (one, takes) = crowd(each);
-        let away = (self.away + self.each * one as f64) / 1000.0;
-        let together = one as f64 / (takes + away);
-        let (half, takes) = crowd(each / 2);
-        let in_turns = half as f64 / takes;
-        let best = if half == 0 { together } else { together.max(in_turns) };
-        best * 1000.0 * self.n_devices as f64
+        (n_clients.div_ceil(self.max_items)..=n_clients).map(rate).fold(0.0, f64::max) * 1000.0
     }
 }
 
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    Lands { device: usize, flight: usize },
-    Asks,
+/// A call under way.
+#[derive(Debug)]
+struct Call {
+    flight: FlightId,
+    device: usize,
+    rows: usize,
+    left: Duration,
+    /// Milliseconds that it still takes if it has a device to itself.
+    work: f64,
 }
 
 /// The clients, the devices and the scheduler between them.
 struct Run {
     world: World,
     scheduler: Scheduler<()>,
-    events: BinaryHeap<Reverse<(Duration, u64, Event)>>,
-    n_events: u64,
+    /// When clients ask again.
+    asks: BinaryHeap<Reverse<Duration>>,
     free: Vec<usize>,
-    flights: Vec<Option<(FlightId, usize, Duration)>>,
+    calls: Vec<Call>,
     seen: HashSet<(usize, usize)>,
     random: ChaCha8Rng,
     now: Duration,
@@ -117,10 +139,9 @@ impl Run {
         Self {
             world,
             scheduler,
-            events: BinaryHeap::new(),
-            n_events: 0,
+            asks: BinaryHeap::new(),
             free: (0..world.n_devices).collect(),
-            flights: Vec::new(),
+            calls: Vec::new(),
             seen: HashSet::new(),
             random: ChaCha8Rng::seed_from_u64(7),
             now: Duration::ZERO,
@@ -143,10 +164,8 @@ impl Run {
         }
     }
 
-    fn plan(&mut self, after_ms: f64, event: Event) {
-        self.n_events += 1;
-        let at = self.now + Duration::from_secs_f64(after_ms / 1000.0);
-        self.events.push(Reverse((at, self.n_events, event)));
+    fn asks_after(&mut self, millis: f64) {
+        self.asks.push(Reverse(self.now + Duration::from_secs_f64(millis / 1000.0)));
     }
 
     /// Lets as many clients ask for a while; gives answers a second in its second half.
@@ -155,35 +174,49 @@ impl Run {
         while self.n_present < n_clients {
             self.n_present += 1;
             let after = self.random.random_range(0.0..2.0);
-            self.plan(after, Event::Asks);
+            self.asks_after(after);
         }
         let (start, lasts) = (self.now, Duration::from_secs(seconds));
         let mut n_answered = 0_usize;
         self.sizes.clear();
         while self.now < start + lasts {
             let rests = self.fire();
-            let event = self.events.peek().map(|Reverse((at, _, _))| *at);
-            if let Some(until) = rests.filter(|until| event.is_none_or(|event| *until < event)) {
-                self.now = until;
-                continue;
-            }
-            let Some(Reverse((at, _, event))) = self.events.pop() else { break };
-            self.now = at;
-            match event {
-                Event::Asks if self.n_clients < self.n_present => self.n_present -= 1,
-                Event::Asks => {
+            let asks = self.asks.peek().map(|Reverse(at)| *at);
+            let lands = self.next_landing();
+            let Some(next) = [rests, asks, lands].into_iter().flatten().min() else { break };
+            self.go_on_to(next.max(self.now));
+            if lands == Some(next) {
+                let n_items = self.land();
+                if start + lasts / 2 <= self.now {
+                    n_answered += n_items;
+                }
+            } else if asks == Some(next) {
+                self.asks.pop();
+                if self.n_clients < self.n_present {
+                    self.n_present -= 1;
+                } else {
                     let now = Moment::at(self.now);
                     self.scheduler.offer((), &Tag::default(), None, now).expect("there is room");
-                }
-                Event::Lands { device, flight } => {
-                    let n_items = self.land(device, flight);
-                    if start + lasts / 2 <= self.now {
-                        n_answered += n_items;
-                    }
                 }
             }
         }
         n_answered as f64 / (lasts / 2).as_secs_f64()
+    }
+
+    /// By how much calls under way slow each other down.
+    fn slowed(&self) -> f64 {
+        if self.world.is_shared { self.calls.len().max(1) as f64 } else { 1.0 }
+    }
+
+    fn next_landing(&self) -> Option<Duration> {
+        let work = self.calls.iter().map(|call| call.work).min_by(f64::total_cmp)?;
+        Some(self.now + Duration::from_secs_f64(work.max(0.0) * self.slowed() / 1000.0))
+    }
+
+    fn go_on_to(&mut self, next: Duration) {
+        let done = next.saturating_sub(self.now).as_secs_f64() * 1000.0 / self.slowed();
+        self.calls.iter_mut().for_each(|call| call.work -= done);
+        self.now = next;
     }
 
     /// Puts free devices to work; until when it is held, if anything is.
@@ -193,12 +226,12 @@ impl Run {
                 Next::Batch(batch) => {
                     self.free.pop();
                     let rows = batch.boarded.len();
-                    let mut takes = self.world.takes(rows) * self.random.random_range(0.98..1.02);
+                    let mut work = self.world.takes(rows) * self.random.random_range(0.98..1.02);
                     if self.seen.insert((device, rows)) {
-                        takes += self.world.first_of_size;
+                        work += self.world.first_of_size;
                     }
-                    self.flights.push(Some((batch.flight, rows, self.now)));
-                    self.plan(takes, Event::Lands { device, flight: self.flights.len() - 1 });
+                    let (flight, left) = (batch.flight, self.now);
+                    self.calls.push(Call { flight, device, rows, left, work });
                 }
                 Next::HoldUntil(until) => return Some(until.since(Moment::START)),
                 Next::Nothing => return None,
@@ -207,15 +240,19 @@ impl Run {
         None
     }
 
-    fn land(&mut self, device: usize, flight: usize) -> usize {
-        let (id, rows, left) = self.flights[flight].take().expect("it flies once");
+    /// Ends the call that has least to do.
+    fn land(&mut self) -> usize {
+        let first = (0..self.calls.len())
+            .min_by(|one, other| self.calls[*one].work.total_cmp(&self.calls[*other].work));
+        let Call { flight, device, rows, left, .. } =
+            self.calls.swap_remove(first.expect("a call is under way"));
         let landing = Landing { took: Some(self.now.saturating_sub(left)), ..Landing::default() };
-        self.scheduler.finish(id, landing, [], Moment::at(self.now));
+        self.scheduler.finish(flight, landing, [], Moment::at(self.now));
         self.free.push(device);
         self.sizes.push(rows);
         for place in 0..rows {
             let away = self.world.away * self.random.random_range(0.8..1.4);
-            self.plan((away + self.world.each * place as f64) / 1000.0, Event::Asks);
+            self.asks_after((away + self.world.each * place as f64) / 1000.0);
         }
         rows
     }
@@ -225,9 +262,21 @@ const CROWDS: [usize; 15] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 
 
 /// What so many clients get once a model was warmed up and has been asked for a while.
 fn rate(world: World, n_clients: usize) -> f64 {
+    rate_within(world, n_clients, 40)
+}
+
+fn rate_within(world: World, n_clients: usize, seconds: u64) -> f64 {
     let mut run = Run::new(world);
     run.warm_up();
-    run.serve(n_clients, 40)
+    run.serve(n_clients, seconds)
+}
+
+/// The least share of the ideal that any crowd gets in so many seconds, and which crowd.
+fn least_share(world: World, seconds: u64) -> (f64, usize) {
+    let share =
+        |n_clients| (rate_within(world, n_clients, seconds) / world.ideal(n_clients), n_clients);
+    let least = CROWDS.into_iter().map(share).min_by(|one, other| one.0.total_cmp(&other.0));
+    least.expect("there are crowds")
 }
 
 #[test]
@@ -266,5 +315,32 @@ fn a_device_whose_calls_are_long_is_filled() {
     {
         let rate = rate(SEED, n_clients);
         assert!(least <= rate, "{n_clients} clients get {rate:.1} a second");
+    }
+}
+
+#[test]
+fn a_crowd_is_divided_among_devices_that_are_independent() {
+    // The least is at few clients, where one device more gains little, and at sizes where half a
+    // crowd waits for nearly as long as all of it.
+    for (world, n_devices, seconds, least) in [
+        (LINE, 2, 5, 0.88),
+        (LINE, 3, 5, 0.82),
+        (SEED, 2, 40, 0.9),
+        (SEED, 3, 40, 0.9),
+        (GPU, 2, 20, 0.8),
+        (GPU, 3, 20, 0.8),
+    ] {
+        let world = World { n_devices, ..world };
+        let (share, n_clients) = least_share(world, seconds);
+        assert!(least <= share, "{n_clients} clients get {share:.2} of {world:?}");
+    }
+}
+
+#[test]
+fn a_crowd_is_not_divided_where_two_devices_turn_out_to_be_one() {
+    for (n_devices, least) in [(2, 0.82), (3, 0.8)] {
+        let world = World { n_devices, is_shared: true, ..LINE };
+        let (share, n_clients) = least_share(world, 10);
+        assert!(least <= share, "{n_clients} clients get {share:.2} of {world:?}");
     }
 }

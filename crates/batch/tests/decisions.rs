@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use paceline_batch::{
-    Buckets, Dropped, FireReason, FlightId, Key, Landing, Moment, Next, Priority, Refused,
-    Scheduler, Settings, Tag,
+    Buckets, Dropped, FireReason, FlightId, Key, Landing, Moment, Next, PolicyName, Priority,
+    Refused, Scheduler, Settings, Tag,
 };
 
 fn ms(millis: u64) -> Duration {
@@ -172,6 +172,104 @@ fn an_item_of_more_rows_than_a_smaller_size_has_is_not_left_behind_for_ever() {
 
     // Calls of four and of one would be shorter, but nobody can cut it.
     assert_eq!(pull(&mut scheduler, 0).0, 1);
+}
+
+/// A call takes 5 ms and half a millisecond more for each item; so many wait for so many devices.
+fn crowd(n_items: usize, n_devices: usize, settings: Settings) -> Scheduler<u32> {
+    let settings = Settings { max_items: Some(32), ..settings };
+    let mut scheduler: Scheduler<u32> = Scheduler::new(settings.validate().unwrap());
+    scheduler.set_devices(n_devices);
+    scheduler.learn(0, 1, Duration::from_micros(5_500));
+    scheduler.learn(0, 32, ms(21));
+    for _ in 0..n_items {
+        offer(&mut scheduler, &Tag::default(), 0).unwrap();
+    }
+    scheduler
+}
+
+/// The sizes of all batches that leave at once, which never land.
+fn leave(scheduler: &mut Scheduler<u32>, now: u64) -> Vec<usize> {
+    let next = || match scheduler.next(at(now)) {
+        Next::Batch(batch) => Some(batch.boarded.len()),
+        _ => None,
+    };
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn free_devices_share_a_crowd_where_its_items_gain_more_than_devices_lose() {
+    let sizes = |n_items, n_devices| leave(&mut crowd(n_items, n_devices, Settings::default()), 1);
+
+    assert_eq!(sizes(24, 1), [24]);
+    assert_eq!(sizes(24, 2), [12, 12]);
+    assert_eq!(sizes(25, 2), [13, 12]);
+    assert_eq!(sizes(24, 3), [8, 8, 8]);
+    assert_eq!(sizes(40, 2), [20, 20], "two calls it is anyway");
+    assert_eq!(sizes(70, 2)[..2], [32, 32], "both are filled");
+    assert_eq!(sizes(4, 2), [4], "(4 + 1) x 7 ms is less than (4 + 2) x 6 ms");
+    assert_eq!(sizes(6, 2), [3, 3], "(6 + 1) x 8 ms is more than (6 + 2) x 6.5 ms");
+}
+
+#[test]
+fn a_crowd_is_not_divided_for_devices_that_others_have_or_want() {
+    let first = |n_busy: usize, n_keys: u64| {
+        let mut scheduler = crowd(n_busy, 3, Settings::default());
+        for _ in 0..n_busy {
+            pull(&mut scheduler, 0);
+        }
+        for key in 0..n_keys {
+            for _ in 0..12 {
+                let tag = Tag { key: Key::of(&key), ..Tag::default() };
+                offer(&mut scheduler, &tag, 1).unwrap();
+            }
+        }
+        pull(&mut scheduler, 2).0
+    };
+
+    assert_eq!(first(0, 1), 4);
+    assert_eq!(first(1, 1), 6);
+    assert_eq!(first(0, 2), 6);
+    assert_eq!(first(0, 3), 12);
+    assert_eq!(first(0, 9), 12);
+}
+
+#[test]
+fn a_crowd_that_is_divided_is_not_called_full_and_the_fixed_policy_divides_none() {
+    let mut scheduler = crowd(32, 2, Settings::default());
+    let (n_items, fired, _) = pull(&mut scheduler, 1);
+    assert_eq!((n_items, fired), (16, FireReason::Early));
+
+    let by_the_clock = Settings { policy: PolicyName::Fixed, ..Settings::default() };
+    let (n_items, fired, _) = pull(&mut crowd(32, 2, by_the_clock), 1);
+    assert_eq!((n_items, fired), (32, FireReason::Full));
+}
+
+#[test]
+fn a_crowd_is_kept_together_once_calls_were_seen_to_slow_each_other_down() {
+    let mut scheduler = crowd(0, 2, Settings::default());
+    let mut sizes = Vec::new();
+    for round in 0..40 {
+        let now = 1000 * round;
+        for _ in 0..24 {
+            offer(&mut scheduler, &Tag::default(), now).unwrap();
+        }
+        let mut flights = Vec::new();
+        while let Next::Batch(batch) = scheduler.next(at(now + 1)) {
+            flights.push((batch.flight, batch.boarded.len() as u64));
+        }
+        sizes.push(flights[0].1);
+        // Alone 5 ms and a half for each item; two take twice as long.
+        let n_calls = flights.len() as u64;
+        for (flight, n_items) in flights {
+            let took = Duration::from_micros((5_000 + 500 * n_items) * n_calls);
+            let landing = Landing { took: Some(took), ..Landing::default() };
+            scheduler.finish(flight, landing, [], at(now + 1).after(took));
+        }
+    }
+
+    assert_eq!((sizes[0], sizes[39]), (12, 24), "{sizes:?}");
+    let n_divided = sizes.iter().filter(|size| **size == 12).count();
+    assert!(n_divided < 20, "{sizes:?}");
 }
 
 #[test]
