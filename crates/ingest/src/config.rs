@@ -265,16 +265,18 @@ impl Config {
     #[must_use]
     pub fn camera_of(&self, key: &str) -> Option<String> {
         let (before, after) = self.camera_key.split_once("<camera>")?;
-        let middle = if before.contains("<shard>") {
-            let (start, end) = before.split_once("<shard>")?;
-            // A tag is `{s`, digits and `}`.
-            let rest = key.strip_prefix(start)?;
-            let (_, rest) = rest.split_once('}')?;
-            rest.strip_prefix(end)?
-        } else {
-            key.strip_prefix(before)?
+        // A tag is `{s`, digits and `}`.
+        let tag_at = match before.find("<shard>") {
+            Some(at) => Some(at),
+            None if after.contains("<shard>") => Some(key.rfind("{s")?),
+            None => None,
         };
-        let camera = middle.strip_suffix(after)?;
+        let tag = match tag_at {
+            Some(at) => key.get(at..)?.split_inclusive('}').next()?,
+            None => "",
+        };
+        let (before, after) = (before.replace("<shard>", tag), after.replace("<shard>", tag));
+        let camera = key.strip_prefix(&*before)?.strip_suffix(&*after)?;
         is_camera(camera).then(|| camera.to_owned())
     }
 
@@ -311,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_cameras_key_leads_back_to_it() {
-        for template in ["cam:<camera>", "x:<shard>:<camera>:frames"] {
+        for template in ["cam:<camera>", "x:<shard>:<camera>:frames", "<camera>@<shard>:frames"] {
             let config = Config { camera_key: template.to_owned(), ..Config::default() };
             let key = config.key_of("door 7", ShardId(3));
 

@@ -1,8 +1,10 @@
 //! A Redis Cluster of three masters, and one that fails over.
 
-use paceline_ingest::{Config, shard::slot};
+use std::time::Duration;
 
-use crate::rig::{self, Running, Server};
+use paceline_ingest::{Config, Layout, shard::slot};
+
+use crate::rig::{self, Producer, Running, Server};
 
 struct Cluster {
     masters: Vec<Server>,
@@ -127,4 +129,38 @@ async fn a_cluster_is_read_and_a_failover_loses_and_doubles_nothing() {
     }
     let cameras = running.stop().await;
     assert!(cameras.counts().balances(), "{:?}", cameras.counts());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_cluster_the_key_of_a_cameras_own_stream_must_name_its_shard() {
+    let server = Server::start_with_bus(&["--cluster-enabled", "yes"]).await;
+    let _: String = ask(&server, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    rig::until("the cluster is up", async || {
+        let info: String = ask(&server, &["CLUSTER", "INFO"]).await;
+        info.contains("cluster_state:ok")
+    })
+    .await;
+    let config = Config {
+        layout: Layout::Camera,
+        discover: Duration::from_millis(200),
+        ..rig::config(&server.url())
+    };
+    let running = Running::start(config.clone(), rig::quick_models());
+    rig::until("it says so", async || {
+        running.cameras.health().problem.is_some_and(|problem| problem.contains("`<shard>`"))
+    })
+    .await;
+    assert!(!running.cameras.health().is_up);
+    running.stop().await;
+
+    let config = Config { camera_key: "<camera>:<shard>".to_owned(), ..config };
+    let mut producer = Producer::new(&server, &config).await;
+    producer.add(10, 4).await;
+    let running = Running::start(config.clone(), rig::quick_models());
+    rig::until("all are found", async || running.cameras.roster().list().len() == 10).await;
+    let totals = running.settled().await;
+
+    assert_eq!((totals.committed, totals.unaccounted()), (40, 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+    running.stop().await;
 }
