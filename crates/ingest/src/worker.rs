@@ -114,9 +114,11 @@ impl Losses {
         self.n_untold += n_lost;
         if self.told.is_none_or(|told| LOSSES <= now - told) {
             self.told = Some(now);
+            // Not where it is said: that is not evaluated where nobody listens.
+            let n_lost = std::mem::take(&mut self.n_untold);
             tracing::error!(
                 stream,
-                n_lost = std::mem::take(&mut self.n_untold),
+                n_lost,
                 "frames were trimmed away before they were settled, of this stream and perhaps of \
                  others; do not trim streams that are kept"
             );
