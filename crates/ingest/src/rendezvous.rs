@@ -12,11 +12,7 @@ pub(crate) fn owner(shard: ShardId, nodes: &[String]) -> Option<&str> {
 }
 
 fn weight(node: &str, shard: ShardId) -> u64 {
-    let mut text = Vec::with_capacity(node.len() + 3);
-    text.extend_from_slice(node.as_bytes());
-    text.push(0);
-    text.extend_from_slice(&shard.0.to_le_bytes());
-    stable_hash(&text)
+    stable_hash(&[node.as_bytes(), &[0], &shard.0.to_le_bytes()].concat())
 }
 
 #[cfg(test)]
