@@ -241,3 +241,170 @@ pub(crate) fn reply(value: Value, sizes: &[usize]) -> Result<Vec<Reply>, Fault> 
     }
     Ok(replies)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::credit::Credit;
+
+    fn form() -> Form {
+        let shards = Shards::new("p".to_owned(), NonZeroU16::new(4).unwrap());
+        Form { shards, group: "g".to_owned(), keep_results: 70, keep_dead: 80 }
+    }
+
+    fn settled(millis: u64, standing: Standing, verdict: Verdict) -> Settled {
+        let (id, held) = (EntryId { millis, number: 0 }, Credit::new(1000, 10).charge(1));
+        Settled { stream: 0, shard: ShardId(1), id, verdict, _held: held, standing }
+    }
+
+    fn result(outputs: &'static str) -> Verdict {
+        let answer = Answer::Tensors { outputs: outputs.into(), data: Bytes::from_static(b"xy") };
+        Verdict::Result { camera: "door".to_owned(), seq: Some(7), taken_ms: 55, answer }
+    }
+
+    fn part<'a>(shard: u16, stream: &'a str, frames: &'a [Settled], trims: bool) -> Part<'a> {
+        Part { shard: ShardId(shard), token: "t", stream, settled: "n", frames, trims }
+    }
+
+    /// What is sent after the script's name: how many keys, and the rest.
+    fn sent(parts: &[Part<'_>]) -> Vec<String> {
+        let command = form().command(parts);
+        let text = |arg: redis::Arg<&[u8]>| match arg {
+            redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            _ => panic!("a cursor"),
+        };
+        command.args_iter().skip(2).map(text).collect()
+    }
+
+    #[test]
+    fn results_of_one_kind_of_fresh_frames_are_sent_in_the_fewest_words() {
+        let frames = [1, 2].map(|millis| settled(millis, Standing::Fresh, result("[]")));
+
+        let shards = form().shards;
+        let (one, two) = (ShardId(1), ShardId(2));
+        let expected = [
+            "9",
+            &shards.ledger(one),
+            &shards.lease(one),
+            &shards.lease(two),
+            "n",
+            "n",
+            &shards.results(one),
+            &shards.results(two),
+            "a",
+            "b",
+            "g",
+            "70",
+            "80",
+            "2",
+            "[]",
+            "t",
+            "2",
+            "p",
+            "1-0",
+            "2-0",
+            "1-0 7 55 door",
+            "xy",
+            "2-0 7 55 door",
+            "xy",
+            "t",
+            "1",
+            "p",
+            "1-0",
+            "1-0 7 55 door",
+            "xy",
+            // Only the second is trimmed.
+            "2",
+        ];
+        let parts = [part(1, "a", &frames, false), part(2, "b", &frames[..1], true)];
+        assert_eq!(sent(&parts), expected);
+    }
+
+    #[test]
+    fn what_is_in_doubt_of_another_kind_or_no_result_is_told_apart() {
+        let dead = Verdict::Dead { reason: "why".to_owned(), tries: 3 };
+        let frames = [
+            settled(1, Standing::Fresh, result("[]")),
+            settled(2, Standing::Fresh, result("[1]")),
+            settled(3, Standing::Claimed, result("[]")),
+            settled(4, Standing::Uncertain, Verdict::Dropped(Reason::Stale)),
+            settled(5, Standing::Fresh, dead),
+        ];
+
+        let sent = sent(&[part(1, "a", &frames, false)]);
+
+        // Its dead letters are the last key.
+        assert_eq!((&*sent[0], &*sent[6]), ("6", &*form().shards.dead(ShardId(1))));
+        let expected = [
+            ["1-0", "f", "r", "1-0 7 55 door", "[]", "xy"],
+            ["2-0", "f", "r", "2-0 7 55 door", "[1]", "xy"],
+            ["3-0", "d", "r", "3-0 7 55 door", "[]", "xy"],
+        ];
+        let mut expected: Vec<&str> = expected.concat();
+        expected.extend(["4-0", "d", "d", "dropped_stale", "5-0", "f", "x", "6", "why", "3"]);
+        let n_args = expected.len().to_string();
+        let about = ["g", "70", "80", "1", "[]", "t", "5", &n_args];
+        assert_eq!(sent[7..15], about);
+        assert_eq!(sent[15..], expected);
+    }
+
+    #[test]
+    fn what_only_in_doubt_has_results_says_of_none_that_they_are_all_alike() {
+        let frames = [settled(1, Standing::Claimed, result("[]"))];
+
+        let sent = sent(&[part(1, "a", &frames, false)]);
+
+        assert_eq!(sent[6..14], ["g", "70", "80", "1", "", "t", "1", "6"]);
+    }
+
+    fn note(part: i64, frame: i64, what: Value) -> [Value; 3] {
+        [Value::Int(part), Value::Int(frame), what]
+    }
+
+    fn read(notes: &[[Value; 3]]) -> Result<Vec<Reply>, Fault> {
+        reply(Value::Array(notes.concat()), &[2, 3])
+    }
+
+    #[test]
+    fn what_is_not_named_in_the_reply_was_settled() {
+        use State::{Lost, Refused, Settled, SettledBefore};
+        let frames = |states: &[State]| Reply::Frames(states.to_vec());
+        let full = frames(&[Settled, Settled, Settled]);
+
+        assert_eq!(read(&[]).unwrap(), [frames(&[Settled, Settled]), full]);
+        let error = Value::BulkString(b"OOM".to_vec());
+        let notes = [note(1, 2, Value::Int(0)), note(2, 1, Value::Int(1)), note(2, 3, error)];
+        let second = frames(&[Lost, Settled, Refused("OOM".to_owned())]);
+        assert_eq!(read(&notes).unwrap(), [frames(&[Settled, SettledBefore]), second]);
+        let fenced = [note(2, 0, Value::Int(0))];
+        assert_eq!(read(&fenced).unwrap(), [frames(&[Settled, Settled]), Reply::Fenced]);
+    }
+
+    #[test]
+    fn a_reply_about_something_else_is_not_understood() {
+        let zero = || Value::Int(0);
+        for notes in [
+            vec![note(0, 1, zero())],
+            vec![note(3, 1, zero())],
+            vec![note(1, 3, zero())],
+            vec![note(1, -1, zero())],
+            vec![note(-1, 1, zero())],
+            vec![note(1, 1, Value::Int(2))],
+            vec![note(1, 1, Value::Nil)],
+            vec![[Value::Nil, zero(), zero()]],
+            vec![note(1, 0, zero()), note(1, 1, zero())],
+        ] {
+            assert!(matches!(read(&notes), Err(Fault::Nonsense(_))), "{notes:?}");
+        }
+        let two = Value::Array(vec![Value::Int(1), zero()]);
+        assert!(matches!(reply(two, &[1]), Err(Fault::Nonsense(_))));
+        assert!(matches!(reply(Value::Okay, &[1]), Err(Fault::Nonsense(_))));
+        let refused = redis::parse_redis_value(b"-NOSCRIPT gone\r\n").unwrap();
+        let fault = reply(refused, &[1]).unwrap_err();
+        assert_eq!(fault.to_string(), "Redis refused: NOSCRIPT gone");
+    }
+}

@@ -171,3 +171,40 @@ pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shard_is_ours_until_its_lease_ends() {
+        let leases = Leases::new(2);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let (now, millisecond) = (Instant::now(), Duration::from_millis(1));
+        let until = now + Duration::from_secs(5);
+        leases.set(ShardId(1), Some(until));
+
+        assert!(leases.holds(ShardId(1), now) && leases.holds(ShardId(1), until - millisecond));
+        assert!(!leases.holds(ShardId(1), until));
+        assert!(!leases.holds(ShardId(0), now) && !leases.holds(ShardId(2), now));
+        leases.set(ShardId(1), None);
+        assert!(!leases.holds(ShardId(1), now));
+        leases.set(ShardId(2), Some(until));
+        assert!(!leases.holds(ShardId(2), now), "there is no such shard");
+    }
+
+    #[test]
+    fn a_door_has_a_model_until_it_is_known_to_have_none() {
+        let board = Board::default();
+        assert_eq!(board.now(), Health { has_model: true, ..Health::default() });
+        board.update(|health| health.n_faults += 1);
+        assert_eq!(board.now().n_faults, 1);
+    }
+
+    #[test]
+    fn the_wall_clock_is_in_milliseconds() {
+        let now = now_ms();
+        // After 2025 and before 2255.
+        assert!((1_735_000_000_000..9_000_000_000_000).contains(&now), "{now}");
+    }
+}

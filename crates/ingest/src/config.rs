@@ -311,6 +311,72 @@ mod tests {
         assert!(Config { commit_frames: 2001, ..Config::default() }.validate().is_err());
     }
 
+    /// What is wrong with settings that differ from the defaults in this.
+    fn wrong(change: impl FnOnce(&mut Config)) -> Option<&'static str> {
+        let mut config = Config::default();
+        change(&mut config);
+        config.validate().err().map(|error| error.field)
+    }
+
+    #[test]
+    fn nothing_of_which_there_must_be_some_may_be_none() {
+        assert_eq!(wrong(|config| config.readers = 0), Some("readers"));
+        assert_eq!(wrong(|config| config.max_cameras = 0), Some("max_cameras"));
+        assert_eq!(wrong(|config| config.credit_bytes = 0), Some("credit_bytes"));
+        assert_eq!(wrong(|config| config.credit_frames = 0), Some("credit_frames"));
+        assert_eq!(wrong(|config| config.in_model_per_camera = 0), Some("in_model_per_camera"));
+        assert_eq!(wrong(|config| config.max_frame_bytes = 0), Some("max_frame_bytes"));
+        assert_eq!(wrong(|config| config.reply_bytes = 0), Some("reply_bytes"));
+        assert_eq!(wrong(|config| config.push_frames = 0), Some("push_frames"));
+        assert_eq!(wrong(|config| config.keep_results = 0), Some("keep_results"));
+        assert_eq!(wrong(|config| config.keep_dead = 0), Some("keep_dead"));
+        assert_eq!(wrong(|config| config.max_tries = 0), Some("max_tries"));
+        assert_eq!(wrong(|config| config.timeout = Duration::ZERO), Some("timeout"));
+    }
+
+    #[test]
+    fn the_last_value_that_makes_sense_is_taken_and_the_next_is_not() {
+        assert_eq!(wrong(|config| config.commit_frames = 2000), None);
+        assert_eq!(wrong(|config| config.commit_frames = 2001), Some("commit_frames"));
+        assert_eq!(wrong(|config| config.shards = 4096), None);
+        assert_eq!(wrong(|config| config.shards = 4097), Some("shards"));
+        assert_eq!(wrong(|config| config.lease = Duration::from_millis(100)), None);
+        assert_eq!(wrong(|config| config.lease = Duration::from_millis(99)), Some("lease"));
+        let two = ["a", "b"].map(str::to_owned);
+        assert_eq!(wrong(|config| (config.cameras, config.max_cameras) = (two.to_vec(), 2)), None);
+        let more = |config: &mut Config| (config.cameras, config.max_cameras) = (two.to_vec(), 1);
+        assert_eq!(wrong(more), Some("cameras"));
+        assert_eq!(wrong(|config| config.cameras = vec!["x".repeat(128)]), None);
+        assert_eq!(wrong(|config| config.cameras = vec!["x".repeat(129)]), Some("cameras"));
+        assert_eq!(wrong(|config| config.cameras = vec![String::new()]), Some("cameras"));
+        assert_eq!(wrong(|config| config.node = String::new()), Some("node"));
+        assert_eq!(wrong(|config| config.camera_key = "cam".to_owned()), Some("camera_key"));
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_go_together() {
+        let file = || Some(PathBuf::from("x.pem"));
+        assert_eq!(wrong(|config| config.certificate = file()), Some("certificate"));
+        assert_eq!(wrong(|config| config.key = file()), Some("certificate"));
+        assert_eq!(wrong(|config| (config.certificate, config.key) = (file(), file())), None);
+    }
+
+    #[test]
+    fn a_pattern_for_camera_streams_leaves_open_what_differs() {
+        let pattern =
+            |key: &str| Config { camera_key: key.to_owned(), ..Config::default() }.key_pattern();
+        assert_eq!(pattern("x:<shard>:<camera>:y"), "x:{s*}:*:y");
+        assert_eq!(pattern("cam:<camera>"), "cam:*");
+    }
+
+    #[test]
+    fn there_are_as_many_shards_as_are_set() {
+        let config = Config { shards: 7, prefix: "p".to_owned(), ..Config::default() };
+
+        assert_eq!(config.shards().count(), 7);
+        assert!(config.shards().frames(ShardId(3)).starts_with("p:"));
+    }
+
     #[test]
     fn a_cameras_key_leads_back_to_it() {
         for template in ["cam:<camera>", "x:<shard>:<camera>:frames", "<camera>@<shard>:frames"] {

@@ -126,3 +126,83 @@ fn refused(error: &RosterError) -> ControlError {
 fn away(fault: &Fault) -> ControlError {
     ControlError { code: ErrorCode::Unavailable, message: fault.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Config, Reason};
+
+    fn cameras(listed: &[&str]) -> Cameras {
+        let cameras = listed.iter().map(|&name| name.to_owned()).collect();
+        let config = Config { source: Source::Push, cameras, max_cameras: 32, ..Config::default() };
+        Cameras::pair(config, Arc::default()).unwrap().0
+    }
+
+    fn names(listed: &[KnownCamera]) -> Vec<&str> {
+        listed.iter().map(|camera| &*camera.name).collect()
+    }
+
+    #[test]
+    fn cameras_that_are_listed_and_that_were_seen_are_listed_page_by_page() {
+        let cameras = cameras(&["a", "c", "e"]);
+        for name in ["b", "c", "d"] {
+            cameras.common.sightings.frame(name, 55);
+        }
+
+        assert_eq!(names(&cameras.list("", 2)), ["a", "b"]);
+        assert_eq!(names(&cameras.list("b", 2)), ["c", "d"]);
+        assert_eq!(names(&cameras.list("a", 9)), ["b", "c", "d", "e"]);
+        assert!(cameras.list("e", 9).is_empty());
+    }
+
+    #[test]
+    fn of_a_camera_is_said_how_it_stands_and_what_was_seen_of_it() {
+        let cameras = cameras(&["a"]);
+        cameras.common.sightings.frame("b", 55);
+        cameras.common.sightings.result("b");
+        let known = |name: &str, state, frames, last_frame_ms| {
+            Some(KnownCamera {
+                name: name.to_owned(),
+                state,
+                frames,
+                results: frames,
+                last_frame_ms,
+            })
+        };
+
+        assert_eq!(cameras.find("a"), known("a", CameraState::Taken, 0, None));
+        assert_eq!(cameras.find("b"), known("b", CameraState::Removed, 1, Some(55)));
+        assert_eq!(cameras.find("c"), None);
+    }
+
+    #[test]
+    fn wishes_come_true_or_are_refused_with_a_code() {
+        let cameras = cameras(&["a"]);
+        let code = |camera: &str, wish| cameras.set(camera, wish).err().map(|error| error.code);
+
+        assert_eq!(code("a", CameraWish::Pause), None);
+        assert_eq!(cameras.roster().refuses("a"), Some(Reason::Paused));
+        assert_eq!(code("a", CameraWish::Resume), None);
+        assert_eq!(cameras.roster().refuses("a"), None);
+        assert_eq!(code("b", CameraWish::Resume), Some(ErrorCode::NotFound));
+        assert_eq!(code("b", CameraWish::Add), None);
+        assert_eq!(code("a", CameraWish::Remove), None);
+        assert_eq!(cameras.roster().refuses("a"), Some(Reason::Unlisted));
+        assert_eq!(code("", CameraWish::Add), Some(ErrorCode::InvalidInput));
+        let many: Vec<String> = (0..33).map(|camera| camera.to_string()).collect();
+        let error = cameras.reconcile(&many).unwrap_err();
+        assert_eq!(error.code, ErrorCode::Overloaded);
+        assert_eq!(error.message, RosterError::Full(32).to_string());
+        assert_eq!(cameras.reconcile(&many[..32]).unwrap().removed, ["b"]);
+    }
+
+    #[test]
+    fn a_redis_that_is_away_is_not_available() {
+        let error = away(&Fault::Nonsense("nothing"));
+
+        assert_eq!(error.code, ErrorCode::Unavailable);
+        assert_eq!(error.message, "Redis answered nothing, which is not understood");
+    }
+}

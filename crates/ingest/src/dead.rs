@@ -150,3 +150,52 @@ fn letter(shard: ShardId, value: redis::Value) -> Option<DeadLetter> {
             .sum(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redis::Value;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    /// A dead letter as Redis has it.
+    fn entry(fields: &[(&str, &str)]) -> Value {
+        let about = [("_stream", "a"), ("_id", "5-0"), ("_reason", "why"), ("_tries", "3")];
+        let fields = about.iter().chain(fields).flat_map(|(name, value)| [text(name), text(value)]);
+        Value::Array(vec![text("7-1"), Value::Array(fields.collect())])
+    }
+
+    #[test]
+    fn a_letter_says_what_is_kept_of_its_frame() {
+        let id = EntryId { millis: 7, number: 1 };
+        let expected = DeadLetter {
+            shard: ShardId(17),
+            id,
+            camera: Some("door".to_owned()),
+            stream: "a".to_owned(),
+            frame: "5-0".to_owned(),
+            reason: "why".to_owned(),
+            tries: 3,
+            bytes: 0,
+        };
+
+        let labelled = letter(ShardId(17), entry(&[("k", "7 55 door"), ("d", "x")]));
+        assert_eq!(labelled, Some(DeadLetter { bytes: 1 + 9 + 2, ..expected.clone() }));
+        let named = letter(ShardId(17), entry(&[("c", "door"), ("d", "xyz")]));
+        assert_eq!(named, Some(DeadLetter { bytes: 1 + 4 + 4, ..expected.clone() }));
+        let nothing = letter(ShardId(17), entry(&[]));
+        assert_eq!(nothing, Some(DeadLetter { camera: None, bytes: 0, ..expected.clone() }));
+        assert_eq!(letter(ShardId(17), Value::Array(vec![text("7-1"), Value::Nil])), None);
+        assert_eq!(expected.name(), "s017:7-1");
+        assert_eq!(DeadLetter::parse_name(&expected.name()), Some((ShardId(17), id)));
+    }
+
+    #[test]
+    fn what_is_no_name_of_a_letter_is_none() {
+        for name in ["", "s017", "017:7-1", "s:7-1", "s017:7", "s99999:7-1"] {
+            assert_eq!(DeadLetter::parse_name(name), None, "{name}");
+        }
+    }
+}

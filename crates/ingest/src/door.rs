@@ -178,3 +178,84 @@ impl Door {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Ending;
+
+    #[test]
+    fn everything_that_is_counted_and_known_is_shown() {
+        let (cameras, _) = Cameras::pair(Config::default(), Arc::default()).unwrap();
+        let common = &cameras.common;
+        common.ledger.take(40);
+        for (at, reason) in Reason::ALL.into_iter().enumerate() {
+            common.ledger.end(Ending::Dropped(reason), at as u64);
+        }
+        for (ending, n) in [
+            (Ending::Committed, 7),
+            (Ending::Dead, 6),
+            (Ending::Lost, 5),
+            (Ending::Duplicate, 4),
+            (Ending::Returned, 3),
+        ] {
+            common.ledger.end(ending, n);
+        }
+        let held = common.credit.charge(500);
+        common.flow.unread.store(8, Ordering::Relaxed);
+        common.flow.lag_ms.store(9, Ordering::Relaxed);
+        common.flow.commit_time.took(Duration::from_millis(1), 2);
+        common.flow.latency.took(Duration::from_millis(1), 3);
+        let health = Health {
+            is_up: true,
+            has_model: false,
+            n_shards: 11,
+            nodes: vec!["a".to_owned()],
+            problem: Some("p".to_owned()),
+            warnings: vec!["w".to_owned()],
+            n_resets: 12,
+            n_faults: 13,
+            is_circuit_open: true,
+        };
+        common.health.update(|shown| shown.clone_from(&health));
+
+        let dropped = ["stale", "superseded", "paused", "unlisted", "overwritten"];
+        let expected = CameraSnapshot {
+            frames_in: 40,
+            committed: 7,
+            dropped: dropped.into_iter().zip(0..).collect(),
+            dead_lettered: 6,
+            lost: 5,
+            duplicated: 4,
+            returned: 3,
+            in_flight: 5,
+            held_bytes: 500,
+            unread: 8,
+            lag: Duration::from_millis(9),
+            commit_time: common.flow.commit_time.now(),
+            latency: common.flow.latency.now(),
+            is_up: true,
+            is_circuit_open: true,
+            has_model: false,
+            faults: 13,
+            resets: 12,
+            problem: Some("p".to_owned()),
+            warnings: vec!["w".to_owned()],
+            shards: 11,
+            nodes: vec!["a".to_owned()],
+        };
+        assert_eq!(cameras.snapshot(), expected);
+        assert_eq!((expected.commit_time.n(), expected.latency.n()), (2, 3));
+        assert_eq!((cameras.health(), cameras.held()), (health, (500, 1)));
+        assert_eq!(cameras.counts().taken, 40);
+        drop(held);
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_make_no_door() {
+        let config = Config { readers: 0, ..Config::default() };
+        assert!(Cameras::pair(config, Arc::default()).is_err());
+        let config = Config { url: "http://here".to_owned(), ..Config::default() };
+        assert!(Cameras::pair(config, Arc::default()).is_err());
+    }
+}

@@ -342,6 +342,55 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_last_value_that_may_be_is_taken_and_the_next_is_not() {
+        let named = |n: usize| entry(&[("c", "x".repeat(n).as_bytes()), ("d", b"x")]);
+        assert_eq!(named(128).map(|frame| frame.camera.len()), Ok(128));
+        assert_eq!(named(129), Err(EntryError::BadCamera));
+        let sized = |n: usize| entry(&[("c", b"a"), ("d", &vec![0; n])]);
+        assert_eq!(sized(100).map(|frame| frame.payload.len()), Ok(100));
+        assert_eq!(sized(0).map(|frame| frame.payload.is_empty()), Ok(true));
+        assert_eq!(sized(1).map(|frame| frame.payload.is_empty()), Ok(false));
+        let shape = entry(&[("c", b"a"), ("d", b"x"), ("s", b"1,1,1,1,1,1,1,1")]).unwrap();
+        let shape_of = |frame: Frame| match frame.payload.form {
+            Form::Raw { shape, .. } => shape,
+            Form::Picture => None,
+        };
+        assert_eq!(shape_of(shape).map(|shape| shape.len()), Some(8));
+    }
+
+    #[test]
+    fn in_a_stream_of_its_own_a_camera_need_not_be_named_and_no_other_may_be() {
+        let origin = Origin { id: EntryId::default(), camera: Some("door"), max_bytes: 9 };
+        let entry = |fields: &[(&str, &[u8])]| {
+            read(
+                origin,
+                fields.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())),
+            )
+        };
+
+        assert_eq!(entry(&[("d", b"x")]).unwrap().camera, "door");
+        assert_eq!(entry(&[("c", b"door"), ("d", b"x")]).unwrap().camera, "door");
+        let other = entry(&[("c", b"do\nor"), ("d", b"x")]).unwrap_err();
+        assert_eq!(other, EntryError::WrongStream("do\\nor".to_owned()));
+    }
+
+    #[test]
+    fn every_form_has_its_word() {
+        let form = |word: &[u8]| {
+            Ok::<_, EntryError>(entry(&[("c", b"a"), ("d", b"x"), ("f", word)])?.payload.form)
+        };
+
+        assert_eq!((form(b"jpeg"), form(b"png")), (Ok(Form::Picture), Ok(Form::Picture)));
+        assert_eq!(form(b"raw"), Ok(Form::Raw { dtype: None, shape: None }));
+    }
+
+    #[test]
+    fn a_strangers_words_are_repeated_clipped_and_escaped() {
+        assert_eq!(clip(&"x".repeat(65)), "x".repeat(64));
+        assert_eq!(clip("a\u{7}"), "a\\u{7}");
+    }
+
     proptest! {
         #[test]
         fn no_entry_makes_it_panic(fields in proptest::collection::vec(

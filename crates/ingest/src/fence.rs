@@ -60,3 +60,31 @@ pub(crate) async fn close_readers_of_the_dead(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Config;
+
+    fn common(node: &str, group: &str) -> Common {
+        let config = Config { node: node.to_owned(), group: group.to_owned(), ..Config::default() };
+        let address = config.address().unwrap();
+        Common::new(config, address, Arc::default())
+    }
+
+    #[test]
+    fn a_connections_name_tells_its_streams_its_node_and_its_process() {
+        let (first, again) = (common("a", "g"), common("a", "g"));
+        let (other, elsewhere) = (common("b", "g"), common("a", "h"));
+
+        assert_ne!(name(&first), name(&again), "another process");
+        assert!(name(&first).starts_with(&of_node(&again, "a")));
+        assert!(!name(&other).starts_with(&of_node(&first, "a")), "another node");
+        assert!(name(&other).starts_with(&of_all(&first)));
+        assert!(!name(&elsewhere).starts_with(&of_all(&first)), "other streams");
+        assert!(name(&first).starts_with("paceline-reader-"));
+        assert!(name(&first).bytes().all(|byte| byte.is_ascii_graphic()));
+    }
+}

@@ -206,3 +206,72 @@ pub(crate) fn pairs(value: Value) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     }
     Some(pairs)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(code: &str) -> ServerError {
+        match redis::parse_redis_value(format!("-{code} what was wrong\r\n").as_bytes()) {
+            Ok(Value::ServerError(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn text_of(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_refusal_means_what_its_code_says() {
+        for (codes, meaning) in [
+            (&["NOGROUP"][..], Refusal::NoGroup),
+            (&["WRONGTYPE"], Refusal::WrongType),
+            (&["MOVED", "ASK", "READONLY"], Refusal::Moved),
+            (&["LOADING", "OOM", "CLUSTERDOWN", "MASTERDOWN"], Refusal::Later),
+            (&["TRYAGAIN", "MISCONF", "BUSY", "UNBLOCKED"], Refusal::Later),
+            (&["ERR", "NOSCRIPT", "NOAUTH"], Refusal::Other),
+        ] {
+            for code in codes {
+                assert_eq!(refusal(&error(code)), meaning, "{code}");
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_moved_or_is_silent_may_be_elsewhere() {
+        for code in ["MOVED", "ASK", "READONLY", "CLUSTERDOWN"] {
+            assert!(Fault::of(&error(code)).is_moved(), "{code}");
+        }
+        assert!(Fault::Timeout(Duration::ZERO).is_moved());
+        assert!(!Fault::of(&error("OOM")).is_moved());
+        assert!(!Fault::Nonsense("nothing").is_moved());
+        assert_eq!(Fault::of(&error("OOM")).to_string(), "Redis refused: OOM what was wrong");
+    }
+
+    #[test]
+    fn values_are_read_however_they_are_written() {
+        assert_eq!(list(Value::Set(vec![Value::Int(1)])), Some(vec![Value::Int(1)]));
+        assert_eq!(list(Value::Nil), Some(Vec::new()));
+        assert_eq!(list(Value::Int(1)), None);
+        assert_eq!(text(text_of("a")).as_deref(), Some("a"));
+        assert_eq!(text(Value::SimpleString("a".to_owned())).as_deref(), Some("a"));
+        assert_eq!(text(Value::BulkString(vec![0xff])), None);
+        assert_eq!(text(Value::Int(1)), None);
+        assert_eq!(number(&Value::Int(12)), Some(12));
+        assert_eq!(number(&text_of("12")), Some(12));
+        assert_eq!((number(&Value::Int(-1)), number(&text_of("x"))), (None, None));
+        assert_eq!(number(&Value::Nil), None);
+    }
+
+    #[test]
+    fn pairs_are_names_and_values_and_nothing_else() {
+        let both = ["a", "1", "b", "2"].map(text_of).to_vec();
+        let expected = [("a", "1"), ("b", "2")]
+            .map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+
+        assert_eq!(pairs(Value::Array(both)), Some(expected.to_vec()));
+        assert_eq!(pairs(Value::Array(vec![text_of("a"), Value::Int(1)])), None);
+        assert_eq!(pairs(Value::Int(1)), None);
+    }
+}

@@ -256,6 +256,106 @@ mod tests {
     }
 
     #[test]
+    fn what_the_producer_says_goes_before_what_the_model_says() {
+        let signature = signature(&[Dim::Any]);
+        let shape = Shape::from_slice(&[1, 3]);
+        let inputs =
+            raw_input((Some(DType::F32), None), Bytes::from_static(&[0; 8]), &signature).unwrap();
+        assert_eq!((inputs[0].dtype(), inputs[0].shape()), (DType::F32, &[1, 2][..]));
+
+        let inputs = raw_input((None, Some(&shape)), Bytes::from_static(b"abc"), &signature);
+        assert_eq!(inputs.unwrap()[0].shape(), [1, 3]);
+    }
+
+    #[test]
+    fn a_frame_is_one_input_and_has_a_batch_extent_where_the_model_does() {
+        let mut two = signature(&[Dim::Any]);
+        two.inputs.extend(two.inputs.clone());
+        let error = raw(b"a", &two).unwrap_err();
+        assert_eq!(error, Unfit::Poison("the model takes 2 inputs, and a frame is one".to_owned()));
+
+        let single = Signature { batched: false, ..signature(&[Dim::Any]) };
+        assert_eq!(raw(b"abc", &single).unwrap()[0].shape(), [3]);
+        let fixed = signature(&[Dim::Fixed(2), Dim::Fixed(2)]);
+        assert_eq!(raw(b"abcd", &fixed).unwrap()[0].shape(), [1, 2, 2]);
+        assert!(raw(b"", &signature(&[Dim::Fixed(0), Dim::Any])).is_err(), "any would fit");
+    }
+
+    #[test]
+    fn pictures_and_what_is_copied_at_length_are_heavy() {
+        let payloads = Payloads::new(PathBuf::new());
+        let is_heavy = |form: Form, data: Data| {
+            let payload = crate::Payload { form, data };
+            payloads.is_heavy(&Frame { camera: String::new(), seq: None, taken_ms: 0, payload })
+        };
+        let raw = || Form::Raw { dtype: None, shape: None };
+        let here = |n: usize| Data::Inline(vec![0; n].into());
+        let shared = |n: usize| Data::Shared(format!("ring:1:2:{n}").parse().unwrap());
+
+        assert!(is_heavy(Form::Picture, here(1)));
+        assert!(!is_heavy(raw(), here((256 << 10) + 1)), "it is not copied");
+        assert!(!is_heavy(raw(), shared(256 << 10)));
+        assert!(is_heavy(raw(), shared((256 << 10) + 1)));
+    }
+
+    /// Answers at once, or asks the model and says how many bytes it gave.
+    #[derive(Debug)]
+    struct Words {
+        leaves_outputs: bool,
+    }
+
+    impl Adapter for Words {
+        fn encode(&self, body: &[u8]) -> Result<Encoded, paceline_pipeline::adapt::AdaptError> {
+            if body.is_empty() {
+                return Ok(Encoded::Answer("nothing".into()));
+            }
+            let data = Bytes::copy_from_slice(body);
+            let inputs = vec![Tensor::build(DType::U8, Shape::from_slice(&[1, 2]), data).unwrap()];
+            let decode = |outputs: &[Tensor]| Ok(outputs[0].data().len().into());
+            Ok(Encoded::Ask { inputs, decode: Box::new(decode) })
+        }
+
+        fn leaves_outputs(&self) -> bool {
+            self.leaves_outputs
+        }
+    }
+
+    #[test]
+    fn an_adapter_answers_at_once_or_in_its_words_or_leaves_the_outputs() {
+        let words = Words { leaves_outputs: false };
+        let prepared = picture(b"", &words).unwrap();
+        assert_eq!(format!("{prepared:?}"), r#"Answer(Json(b"\"nothing\""))"#);
+        let asks = picture(b"hi", &words).unwrap();
+        assert!(format!("{asks:?}").starts_with("Ask { inputs: [Tensor"), "{asks:?}");
+        let Prepared::Ask { inputs, finish: Some(finish) } = asks else { panic!("{asks:?}") };
+        assert_eq!(finish(&inputs), Ok(Answer::Json(Bytes::from_static(b"2"))));
+        let left = picture(b"hi", &Words { leaves_outputs: true }).unwrap();
+        assert!(matches!(left, Prepared::Ask { finish: None, .. }));
+    }
+
+    #[test]
+    fn only_a_frame_that_was_written_over_may_be_dropped() {
+        assert_eq!(Unfit::from(ReadError::Overwritten), Unfit::Overwritten);
+        let missing = Payloads::new(PathBuf::from("/nowhere"));
+        let error = missing.rings.read(&"ring:1:2:3".parse().unwrap()).unwrap_err();
+        assert!(matches!(Unfit::from(error), Unfit::Poison(_)));
+    }
+
+    #[test]
+    fn several_outputs_lie_one_after_the_other() {
+        let signature = signature(&[Dim::Any]);
+        let tensor = |data: &'static [u8]| {
+            let shape = Shape::from_slice(&[1, data.len()]);
+            Tensor::build(DType::U8, shape, Bytes::from_static(data)).unwrap()
+        };
+        let answer = Answer::of_tensors(&[tensor(b"ab"), tensor(b"c")], &signature);
+
+        let expected = r#"[{"datatype":"UINT8","name":"out","shape":[1,2]},{"datatype":"UINT8","name":"","shape":[1,1]}]"#;
+        assert_eq!(answer.field(), (expected.as_bytes(), &b"abc"[..]));
+        assert_eq!(Answer::of_json(&7.into()).field(), (&b"j"[..], &b"7"[..]));
+    }
+
+    #[test]
     fn an_answer_describes_its_bytes() {
         let signature = signature(&[Dim::Any]);
         let tensor = Tensor::build(DType::U8, [1, 2].as_slice().into(), Bytes::from_static(b"hi"));

@@ -217,3 +217,130 @@ fn fate(outcome: Outcome) -> Fate {
         Outcome::Panicked => Err(PushError::Unfit("preparing the frame panicked".to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Data, Form, Payload, Unfit};
+
+    fn common(config: Config) -> Arc<Common> {
+        let address = config.address().unwrap();
+        Arc::new(Common::new(config, address, Arc::default()))
+    }
+
+    fn frame(camera: &str, bytes: usize) -> Frame {
+        let (form, data) = (Form::Raw { dtype: None, shape: None }, vec![0; bytes].into());
+        let payload = Payload { form, data: Data::Inline(data) };
+        Frame { camera: camera.to_owned(), seq: None, taken_ms: now_ms(), payload }
+    }
+
+    /// Puts a frame before a desk that does not run.
+    fn hand_in(desk: &mut Desk, frame: Frame) -> oneshot::Receiver<Fate> {
+        let (told, fate) = oneshot::channel();
+        let held = desk.common.credit.charge(frame.payload.len());
+        desk.arrived(Pushed { frame, _held: held, told });
+        fate
+    }
+
+    #[test]
+    fn everybody_is_told_by_a_code_whose_fault_it_is() {
+        let failed = PushError::Failed(ErrorCode::ModelFailed, "no".to_owned());
+        for (error, code) in [
+            (PushError::Dropped(Reason::Unlisted), ErrorCode::NotFound),
+            (PushError::Dropped(Reason::Paused), ErrorCode::Unavailable),
+            (PushError::Dropped(Reason::Stale), ErrorCode::Overloaded),
+            (PushError::Dropped(Reason::Superseded), ErrorCode::Overloaded),
+            (PushError::Full("full"), ErrorCode::Overloaded),
+            (PushError::TooLarge { actual: 2, max: 1 }, ErrorCode::InvalidInput),
+            (PushError::Unfit("why".to_owned()), ErrorCode::InvalidInput),
+            (PushError::Closing, ErrorCode::Unavailable),
+            (failed, ErrorCode::ModelFailed),
+        ] {
+            assert_eq!(error.code(), code, "{error}");
+        }
+    }
+
+    #[test]
+    fn whoever_waits_is_told_what_became_of_the_frame() {
+        let dropped = Err(PushError::Dropped(Reason::Overwritten));
+        assert_eq!(fate(Outcome::Unfit(Unfit::Overwritten)), dropped);
+        let unfit = |why: &str| Err(PushError::Unfit(why.to_owned()));
+        assert_eq!(fate(Outcome::Unfit(Unfit::Poison("why".to_owned()))), unfit("why"));
+        assert_eq!(fate(Outcome::Panicked), unfit("preparing the frame panicked"));
+        let error = paceline_pipeline::InferError::UnknownModel("m".to_owned());
+        let failed = PushError::Failed(ErrorCode::NotFound, error.to_string());
+        assert_eq!(fate(Outcome::Failed(error)), Err(failed));
+    }
+
+    #[tokio::test]
+    async fn a_frame_is_taken_up_to_the_largest_and_as_long_as_there_is_credit() {
+        let common =
+            common(Config { max_frame_bytes: 100, credit_bytes: 150, ..Config::default() });
+        let too_large = PushError::TooLarge { actual: 101, max: 100 };
+        assert_eq!(push(&common, frame("a", 101)).await, Err(too_large));
+
+        let waits = tokio::spawn({
+            let common = Arc::clone(&common);
+            async move { push(&common, frame("a", 100)).await }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(common.credit.used(), (100, 1));
+        let full = PushError::Full("no more frames are held");
+        assert_eq!(push(&common, frame("b", 51)).await, Err(full));
+
+        // The desk comes, and there is no model.
+        let stop = CancellationToken::new();
+        stop.cancel();
+        Desk::new(Arc::clone(&common)).run(stop).await;
+        assert!(matches!(waits.await.unwrap(), Err(PushError::Failed(ErrorCode::NotFound, _))));
+        assert_eq!(push(&common, frame("a", 1)).await, Err(PushError::Closing));
+        assert_eq!(common.credit.used(), (0, 0));
+    }
+
+    #[test]
+    fn no_more_are_begun_than_may_be_in_the_model() {
+        let mut desk = Desk::new(common(Config { in_model: 2, ..Config::default() }));
+        let _fates: Vec<_> = (0..3).map(|_| hand_in(&mut desk, frame("a", 1))).collect();
+        desk.begin();
+
+        assert_eq!(desk.asking.len(), 2);
+    }
+
+    #[test]
+    fn a_camera_whose_ring_is_full_is_told_so_unless_it_takes_the_newest() {
+        let rule = |cameras: &str, keep, max_age| crate::Rule {
+            cameras: cameras.to_owned(),
+            keep,
+            max_age,
+        };
+        let policies = vec![
+            rule("new", crate::Keep::Latest, None),
+            rule("quick", crate::Keep::All, Some(std::time::Duration::from_secs(5))),
+        ];
+        let common = common(Config { push_frames: 2, policies, ..Config::default() });
+        let mut desk = Desk::new(Arc::clone(&common));
+
+        let mut fates: Vec<_> = (0..3).map(|_| hand_in(&mut desk, frame("all", 1))).collect();
+        let full = Err(PushError::Full("the camera's ring is full"));
+        assert_eq!(fates[2].try_recv(), Ok(full));
+        assert!(fates[1].try_recv().is_err(), "it waits");
+
+        let mut fates: Vec<_> = (0..3).map(|_| hand_in(&mut desk, frame("new", 1))).collect();
+        let superseded = Err(PushError::Dropped(Reason::Superseded));
+        assert_eq!(
+            (fates[0].try_recv(), fates[1].try_recv()),
+            (Ok(superseded.clone()), Ok(superseded))
+        );
+        assert!(fates[2].try_recv().is_err(), "it waits");
+
+        let old = Frame { taken_ms: now_ms() - 10_000, ..frame("quick", 1) };
+        let stale = Err(PushError::Dropped(Reason::Stale));
+        assert_eq!(hand_in(&mut desk, old).try_recv(), Ok(stale));
+        assert_eq!(common.sightings.of("quick").map(|sight| sight.frames), Some(1));
+        let counts = common.ledger.counts();
+        assert_eq!(
+            (counts.taken, counts.dead, counts.all_dropped(), counts.in_flight),
+            (7, 1, 3, 3)
+        );
+    }
+}

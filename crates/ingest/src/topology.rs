@@ -66,7 +66,7 @@ impl Topology {
         }
     }
 
-    fn of_slots(asked: &Address, value: Value) -> Result<Self, Fault> {
+    pub(crate) fn of_slots(asked: &Address, value: Value) -> Result<Self, Fault> {
         let nonsense = || Fault::Nonsense("slots that cannot be read");
         let mut topology = Self { is_cluster: true, servers: BTreeMap::new(), slots: Vec::new() };
         for range in list(value).ok_or_else(nonsense)? {
@@ -90,5 +90,68 @@ impl Topology {
             return Err(Fault::Refused("CLUSTERDOWN no slot is served".to_owned()));
         }
         Ok(topology)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    /// A range of slots and its master, as `CLUSTER SLOTS` lists them.
+    fn range(first: i64, last: i64, host: &str, port: i64) -> Value {
+        let master = Value::Array(vec![text(host), Value::Int(port), text("an id")]);
+        Value::Array(vec![Value::Int(first), Value::Int(last), master])
+    }
+
+    fn read(ranges: Vec<Value>) -> Result<Topology, Fault> {
+        let asked = Config::default().address().unwrap();
+        Topology::of_slots(&asked, Value::Array(ranges))
+    }
+
+    #[test]
+    fn a_key_lives_where_its_slot_is_served() {
+        let ranges = vec![
+            range(0, 99, "10.0.0.1", 7001),
+            range(100, 12_181, "10.0.0.2", 7002),
+            range(12_182, 12_182, "10.0.0.3", 7003),
+            range(12_183, 16_000, "10.0.0.1", 7001),
+        ];
+        let topology = read(ranges).unwrap();
+
+        assert!(topology.is_cluster);
+        assert_eq!(topology.servers.len(), 3);
+        // "foo" is in slot 12182, "bar" in 5061, "hello" in 866, and "a" in 15495.
+        for (key, port) in [("foo", "7003"), ("bar", "7002"), ("hello", "7002"), ("a", "7001")] {
+            let home = topology.home(key).unwrap();
+            assert!(home.contains(port), "{key} is on {home}");
+            assert_eq!(topology.servers[home].to_string(), home);
+        }
+        let gaps = read(vec![range(0, 12_181, "10.0.0.1", 7001)]).unwrap();
+        assert_eq!(gaps.home("foo"), None, "nobody serves it");
+    }
+
+    #[test]
+    fn a_server_that_does_not_say_its_host_is_the_one_that_was_asked() {
+        let topology = read(vec![range(0, 16_383, "", 7001)]).unwrap();
+
+        let home = topology.home("foo").unwrap();
+        assert!(home.contains("127.0.0.1") && home.contains("7001"), "{home}");
+    }
+
+    #[test]
+    fn slots_that_cannot_be_read_are_not_guessed() {
+        let is_nonsense = |range| matches!(read(vec![range]), Err(Fault::Nonsense(_)));
+        assert!(is_nonsense(Value::Int(1)));
+        assert!(is_nonsense(Value::Array(vec![Value::Int(0), Value::Int(1)])));
+        assert!(is_nonsense(range(0, 70_000, "a", 1)));
+        assert!(is_nonsense(range(-1, 1, "a", 1)));
+        assert!(is_nonsense(range(0, 1, "a", 70_000)));
+        let down = read(Vec::new()).unwrap_err();
+        assert!(down.is_moved(), "{down}");
     }
 }

@@ -195,3 +195,119 @@ fn in_pairs(value: Value) -> Vec<(Value, Value)> {
     }
     pairs
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    /// Names and values, as Redis says them in a row.
+    fn row(pairs: Vec<(&str, Value)>) -> Value {
+        Value::Array(pairs.into_iter().flat_map(|(name, value)| [text(name), value]).collect())
+    }
+
+    /// A stream that got ten frames and has the last six of them.
+    fn stream() -> Value {
+        row(vec![
+            ("length", Value::Int(6)),
+            ("entries-added", Value::Int(10)),
+            ("first-entry", Value::Array(vec![text("5-0"), Value::Array(Vec::new())])),
+            ("last-generated-id", text("10-0")),
+            ("groups", Value::Int(2)),
+        ])
+    }
+
+    /// A group that has read up to an entry, which was so many.
+    fn group(name: &str, read: &str, n_read: Option<i64>) -> Value {
+        row(vec![
+            ("name", text(name)),
+            ("pending", Value::Int(0)),
+            ("last-delivered-id", text(read)),
+            ("entries-read", n_read.map_or(Value::Nil, Value::Int)),
+        ])
+    }
+
+    fn unread(groups: Vec<Value>) -> u64 {
+        let mut totals = Totals::default();
+        totals.add_stream(stream(), Value::Array(groups), "own");
+        assert_eq!((totals.added, totals.in_streams), (10, 6));
+        assert_eq!(totals.pending() + totals.unread, 6);
+        totals.unread
+    }
+
+    #[test]
+    fn what_the_group_has_not_read_is_unread() {
+        assert_eq!(unread(Vec::new()), 6, "there is no group");
+        assert_eq!(unread(vec![group("other", "10-0", Some(10))]), 6, "it is somebody else's");
+        let own = |read: &str, n_read| {
+            unread(vec![group("other", "9-0", None), group("own", read, n_read)])
+        };
+        assert_eq!(own("10-0", Some(10)), 0);
+        assert_eq!(own("10-0", None), 0, "it has read the last, however many there were");
+        assert_eq!(own("7-0", Some(7)), 3);
+        assert_eq!(own("5-0", Some(5)), 5, "it has read the first that is there");
+        assert_eq!(own("4-0", Some(9)), 6, "it was set back to before all that is there");
+        assert_eq!(own("7-0", None), 6, "Redis does not know how many it has read");
+        assert_eq!(own("7-0", Some(2)), 6, "no more than there are");
+        assert_eq!(own("7-0", Some(11)), 0, "no fewer than none");
+    }
+
+    #[test]
+    fn a_stream_that_is_not_there_has_nothing() {
+        let mut totals = Totals::default();
+        let error = redis::parse_redis_value(b"-ERR no such key\r\n").unwrap();
+        totals.add_stream(error.clone(), error, "own");
+
+        assert_eq!(totals, Totals::default());
+    }
+
+    #[test]
+    fn ledgers_add_up_by_name_however_redis_writes_them() {
+        let counts = [
+            ("committed", 1),
+            ("dead", 2),
+            ("lost", 3),
+            ("replayed", 4),
+            ("dropped_stale", 5),
+            ("dropped_overwritten", 6),
+            ("dropped_by_a_later_version", 100),
+            ("of a later version", 100),
+        ];
+        let list = row(counts.map(|(name, n)| (name, text(&n.to_string()))).to_vec());
+        let map = Value::Map(counts.map(|(name, n)| (text(name), Value::Int(n))).to_vec());
+        let mut totals = Totals::default();
+        totals.add_ledger(list);
+        totals.add_ledger(map);
+
+        let expected = Totals {
+            committed: 2,
+            dead: 4,
+            lost: 6,
+            replayed: 8,
+            dropped: [10, 0, 0, 0, 12],
+            ..Totals::default()
+        };
+        assert_eq!(totals, expected);
+        assert_eq!(totals.all_dropped(), 22);
+    }
+
+    #[test]
+    fn what_was_added_and_is_nowhere_is_unaccounted_for() {
+        let totals = Totals {
+            added: 100,
+            committed: 1,
+            dropped: [2, 3, 0, 0, 0],
+            dead: 4,
+            lost: 5,
+            in_streams: 6,
+            unread: 2,
+            replayed: 7,
+        };
+
+        assert_eq!((totals.unaccounted(), totals.pending()), (79, 4));
+        assert_eq!(Totals { added: 20, ..totals }.unaccounted(), -1, "frames that moved meanwhile");
+    }
+}

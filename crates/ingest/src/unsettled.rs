@@ -127,6 +127,64 @@ mod tests {
         span.merge(&rows[..rows.len().min(PAGE)], &others[..others.len().min(PAGE)])
     }
 
+    fn words(span: &Span) -> Vec<String> {
+        let word = |arg: redis::Arg<&[u8]>| match arg {
+            redis::Arg::Simple(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            _ => panic!("a cursor"),
+        };
+        span.command(["a", "n", "l"], "g").args_iter().skip(2).map(word).collect()
+    }
+
+    #[test]
+    fn a_look_names_the_first_that_are_worked_on_and_says_whether_there_are_more() {
+        let held = |n: u64| (1..=n).map(id).collect::<HashSet<_>>();
+        let all = words(&Span::new(EntryId::default(), &held(2)));
+        assert_eq!(all, ["3", "a", "n", "l", "g", "-", "100", "1", "1-0", "2-0"]);
+        let later = words(&Span::new(id(1), &held(2)));
+        assert_eq!(later, ["3", "a", "n", "l", "g", "(1-0", "100", "1", "2-0"]);
+
+        let full = words(&Span::new(EntryId::default(), &held(100)));
+        assert_eq!((full.len(), &*full[7]), (108, "1"));
+        let more = words(&Span::new(EntryId::default(), &held(101)));
+        assert_eq!((more.len(), &*more[7], &*more[107]), (108, "0", "100-0"));
+    }
+
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    fn row(id: &str, n: i64) -> Value {
+        Value::Array(vec![text(id), text("node"), Value::Int(5), Value::Int(n)])
+    }
+
+    #[test]
+    fn a_reply_says_how_often_each_was_delivered_and_how_many_were_lost() {
+        let span = Span::new(EntryId::default(), &HashSet::new());
+        let rows = Value::Array(vec![row("2-0", 3), row("4-0", 1 << 40)]);
+        let ids = Value::Array(vec![text("2-0"), text("3-0")]);
+        let reply = Value::Array(vec![rows, ids, Value::Int(7)]);
+
+        let frames = vec![(id(2), 3), (id(3), 1), (id(4), u32::MAX)];
+        assert_eq!(span.found(reply), Some(Found { frames, until: None, n_lost: 7 }));
+    }
+
+    #[test]
+    fn a_reply_that_cannot_be_read_says_nothing() {
+        let span = Span::new(EntryId::default(), &HashSet::new());
+        let none = || Value::Array(Vec::new());
+        for parts in [
+            vec![none(), none()],
+            vec![none(), none(), text("x")],
+            vec![none(), Value::Array(vec![text("2")]), Value::Int(0)],
+            vec![Value::Array(vec![row("2", 1)]), none(), Value::Int(0)],
+            vec![Value::Array(vec![row("2-0", -1)]), none(), Value::Int(0)],
+            vec![Value::Int(1), none(), Value::Int(0)],
+        ] {
+            assert_eq!(span.found(Value::Array(parts.clone())), None, "{parts:?}");
+        }
+        assert_eq!(span.found(Value::Okay), None);
+    }
+
     proptest! {
         /// However many are held, pending or neither: page by page all are found, once and in order.
         #[test]
