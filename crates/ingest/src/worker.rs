@@ -8,6 +8,10 @@ mod asking;
 mod committing;
 mod reading;
 mod replies;
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},

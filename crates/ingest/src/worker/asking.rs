@@ -182,3 +182,6 @@ fn judge(error: &InferError) -> Blame {
         _ => Blame::Unknown,
     }
 }
+
+#[cfg(test)]
+mod tests;

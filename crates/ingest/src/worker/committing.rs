@@ -254,3 +254,6 @@ async fn send(
         Err(fault) => (None, Err(fault)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -356,3 +356,6 @@ pub(super) fn ask(
         }
     })
 }
+
+#[cfg(test)]
+mod tests;
