@@ -8,6 +8,8 @@
 
 mod leases;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -293,10 +295,7 @@ impl Coordinator {
         let config = &self.common.config;
         let place = (home.to_owned(), shard.index() % config.readers);
         if !self.workers.contains_key(&place) {
-            let Some(topology) = &self.topology else { return };
-            let Some(server) = topology.servers.get(home).cloned() else { return };
-            let n_workers = config.readers * topology.servers.len();
-            let post = Post::new(config, n_workers, server, topology.is_cluster);
+            let Some(post) = self.post(home) else { return };
             let (sender, orders) = mpsc::channel(ORDERS);
             let worker =
                 Worker::new(Arc::clone(&self.common), post, orders, self.reports.0.clone());
@@ -306,6 +305,14 @@ impl Coordinator {
         if self.workers[&place].send(order).await.is_err() {
             tracing::debug!(home, "an order came too late");
         }
+    }
+
+    /// What a worker on a server is to do.
+    fn post(&self, home: &str) -> Option<Post> {
+        let (config, topology) = (&self.common.config, self.topology.as_ref()?);
+        let server = topology.servers.get(home)?.clone();
+        let n_workers = config.readers * topology.servers.len();
+        Some(Post::new(config, n_workers, server, topology.is_cluster))
     }
 
     /// A reading task ended though nobody told it to, which only a mistake in it can do: another

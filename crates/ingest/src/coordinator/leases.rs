@@ -48,7 +48,13 @@ impl Coordinator {
     }
 
     /// What became of one lease; whether it is a new one.
-    async fn leased(&mut self, home: &str, shard: ShardId, token: &str, until: Instant) -> bool {
+    pub(super) async fn leased(
+        &mut self,
+        home: &str,
+        shard: ShardId,
+        token: &str,
+        until: Instant,
+    ) -> bool {
         let is_known = self.leases.contains_key(&shard);
         if token.is_empty() {
             if is_known {
