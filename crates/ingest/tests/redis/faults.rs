@@ -202,6 +202,18 @@ async fn settings_that_lose_frames_are_warned_of() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_does_not_say_how_it_is_set_is_warned_of() {
+    let server = Server::start(&["--rename-command", "CONFIG", ""]).await;
+    let running = Running::start(rig::config(&server.url()), rig::quick_models());
+
+    rig::until("it warns", async || running.cameras.health().warnings.len() == 1).await;
+
+    let warnings = running.cameras.health().warnings.join("\n");
+    assert!(warnings.contains("CONFIG GET is refused"), "{warnings}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn frames_that_were_trimmed_while_pending_are_counted_as_lost() {
     let server = Server::start(&[]).await;
     let config = rig::config(&server.url());
@@ -320,6 +332,31 @@ async fn a_key_that_is_no_stream_stops_nobody_else() {
     assert!(producer.added() < 100, "some could not be added");
     assert_eq!((totals.committed, totals.unaccounted()), (producer.added(), 0));
     rig::assert_all_once_in_order(&server, &config, &producer).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_becomes_no_stream_stops_nobody_else() {
+    let server = Server::start(&[]).await;
+    let config = paceline_ingest::Config { readers: 1, ..rig::config(&server.url()) };
+    let mut producer = Producer::new(&server, &config).await;
+    producer.add(20, 1).await;
+    let running = Running::start(config.clone(), rig::quick_models());
+    running.settled().await;
+    let key = producer.key("cam-0");
+    let mut connection = server.connect().await;
+    let mut swap = redis::pipe();
+    swap.atomic().cmd("DEL").arg(&key).cmd("SET").arg(&key).arg("x");
+    let _: redis::Value = swap.query_async(&mut connection).await.unwrap();
+    let before = running.cameras.counts().committed;
+    producer.add(20, 5).await;
+
+    let added = producer.added();
+    assert!(added < 120, "some could not be added");
+    rig::until("the others have results", async || {
+        running.cameras.counts().committed - before == added - 20
+    })
+    .await;
     running.stop().await;
 }
 

@@ -2,6 +2,7 @@
 
 mod basics;
 mod cluster;
+mod control;
 mod doubles;
 mod faults;
 mod nodes;

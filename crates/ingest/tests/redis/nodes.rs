@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paceline_ingest::Config;
+use paceline_ingest::{Config, shard::stable_hash};
 use tokio::time::sleep;
 
 use crate::rig::{self, Load, Process, Producer, Running, Server};
@@ -165,5 +165,43 @@ async fn who_lost_a_shard_cannot_commit_into_it() {
     // Once the other is gone the frame is claimed, and has its result.
     let totals = running.settled().await;
     assert_eq!((totals.committed, totals.unaccounted()), (1, 0));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_a_shard_closes_the_readers_of_the_dead_and_nobody_elses() {
+    let server = Server::start(&[]).await;
+    let config = rig::config(&server.url());
+    let mut connection = server.connect().await;
+    let mut join = redis::cmd("ZADD");
+    join.arg(config.shards().nodes()).arg("+inf").arg("alive");
+    let _: u64 = join.query_async(&mut connection).await.unwrap();
+    let streams = stable_hash(format!("{}\0{}", config.prefix, config.group).as_bytes());
+    let reader = |node: &str| {
+        let node = stable_hash(node.as_bytes());
+        format!("paceline-reader-{streams:016x}-{node:016x}-00000000")
+    };
+    let (dead, alive, earlier) = (reader("dead"), reader("alive"), reader("node-1"));
+    let mut clients = Vec::new();
+    for name in [&dead, &alive, &earlier, "somebody"] {
+        let mut client = server.connect().await;
+        let mut set = redis::cmd("CLIENT");
+        let _: String = set.arg("SETNAME").arg(name).query_async(&mut client).await.unwrap();
+        clients.push(client);
+    }
+    let running = Running::start(config.clone(), rig::quick_models());
+    let mut list = async || -> String {
+        redis::cmd("CLIENT").arg("LIST").query_async(&mut connection).await.unwrap()
+    };
+
+    rig::until("it reads", async || running.cameras.health().n_shards != 0).await;
+    rig::until("the dead are closed", async || {
+        let clients = list().await;
+        !clients.contains(&dead) && !clients.contains(&earlier)
+    })
+    .await;
+
+    let clients = list().await;
+    assert!(clients.contains(&alive) && clients.contains("name=somebody"), "{clients}");
     running.stop().await;
 }

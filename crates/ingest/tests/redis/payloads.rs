@@ -177,3 +177,18 @@ async fn a_producer_that_dies_costs_no_frame_that_it_announced() {
     another.write(b"x").unwrap();
     assert!(running.stop().await.counts().balances());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ring_that_nobody_writes_any_more_is_removed() {
+    let server = Server::start(&[]).await;
+    let folder = tempfile::tempdir().unwrap();
+    drop(Ring::create(folder.path(), "dead", 10, 1).unwrap());
+    let path = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+    let hours_ago = std::time::SystemTime::now() - std::time::Duration::from_hours(2);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(hours_ago).unwrap();
+    let config = Config { ring_folder: folder.path().to_owned(), ..rig::config(&server.url()) };
+    let running = Running::start(config, rig::quick_models());
+
+    rig::until("it is gone", async || !path.exists()).await;
+    running.stop().await;
+}

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use paceline_backend::simulated;
+use paceline_backend::{
+    Backend, BackendError, Call, Outputs,
+    simulated::{self, Simulated},
+};
+use paceline_types::{DType, Signature};
 use redis::aio::MultiplexedConnection;
 
 use crate::rig::{self, Producer, Running, Server};
@@ -90,6 +94,49 @@ async fn a_frame_that_keeps_failing_is_given_up_and_can_be_replayed() {
     running.stop().await;
 }
 
+/// Fails a call as a whole where a frame in it begins with 255.
+struct Picky(Simulated);
+
+impl Backend for Picky {
+    fn signature(&self) -> &Signature {
+        self.0.signature()
+    }
+
+    fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {
+        let frames = call.inputs[0].data();
+        if frames.chunks(frames.len() / call.rows).any(|frame| frame[0] == 255) {
+            return Err(BackendError::Failed("poison".to_owned()));
+        }
+        self.0.run(call)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_that_fails_every_call_takes_no_other_with_it() {
+    let server = Server::start(&[]).await;
+    let config = paceline_ingest::Config { shards: 1, readers: 1, ..rig::config(&server.url()) };
+    let mut producer = Producer::new(&server, &config).await;
+    let key = producer.key("cam-0");
+    // The first is asked alone, and then all others together.
+    producer.add_some(0..10).await;
+    add(&mut server.connect().await, &key, &[("c", b"poison"), ("d", &[255; 32])]).await;
+    producer.add_some(10..20).await;
+    let build = |_| {
+        let delay = Duration::from_millis(5);
+        let settings = simulated::Settings { dtype: DType::U8, delay, ..Default::default() };
+        let model = Simulated::build(settings, 0).unwrap();
+        Ok(Box::new(Picky(model)) as Box<dyn Backend>)
+    };
+    let running = Running::start(config.clone(), rig::models_of(build, 64, None));
+
+    let totals = running.settled().await;
+
+    assert_eq!((totals.committed, totals.dead, totals.unaccounted()), (20, 1, 0));
+    let letters = running.cameras.dead_letters(10).await.unwrap();
+    assert_eq!(letters[0].camera.as_deref(), Some("poison"));
+    running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn panics_of_the_model_cost_no_frame() {
     let server = Server::start(&[]).await;
@@ -132,6 +179,7 @@ async fn a_frame_under_which_nodes_keep_dying_is_given_up() {
     let letters = running.cameras.dead_letters(10).await.unwrap();
     assert_eq!(letters[0].reason, "delivered 5 times without a result");
     assert_eq!(running.cameras.purge(&letters).await.unwrap(), 1);
+    assert_eq!(running.cameras.purge(&letters).await.unwrap(), 0, "it is gone");
     running.stop().await;
 }
 

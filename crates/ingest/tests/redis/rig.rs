@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use paceline_backend::simulated::{self, Simulated};
+use paceline_backend::{
+    Backend, BackendError,
+    simulated::{self, Simulated},
+};
 use paceline_batch::Settings;
 use paceline_ingest::{Cameras, Config, Label, Layout, Shards, Totals};
 use paceline_pipeline::{
@@ -173,6 +176,21 @@ pub(crate) fn models_with(
     adapter: Option<Box<dyn Adapter>>,
 ) -> Arc<Models> {
     let settings = simulated::Settings { dtype: DType::U8, ..settings };
+    let build = move |instance: usize| {
+        let built = Simulated::build(settings.clone(), instance as u64);
+        built
+            .map(|model| Box::new(model) as Box<dyn Backend>)
+            .map_err(|error| BackendError::Failed(error.to_string()))
+    };
+    models_of(build, max_items, adapter)
+}
+
+/// Whatever else takes bytes.
+pub(crate) fn models_of(
+    build: impl Fn(usize) -> Result<Box<dyn Backend>, BackendError> + Send + Sync + 'static,
+    max_items: usize,
+    adapter: Option<Box<dyn Adapter>>,
+) -> Arc<Models> {
     let batch = Settings { max_items: Some(max_items), ..Settings::default() };
     let (model, clock) = Model::open(Blueprint {
         name: "sim".to_owned(),
@@ -182,12 +200,7 @@ pub(crate) fn models_with(
         mode: Mode::Batch,
         batch,
         instances: 1,
-        build: Arc::new(move |instance| {
-            let built = Simulated::build(settings.clone(), instance as u64);
-            built
-                .map(|model| Box::new(model) as Box<dyn paceline_backend::Backend>)
-                .map_err(|error| paceline_backend::BackendError::Failed(error.to_string()))
-        }),
+        build: Arc::new(build),
         ragged: Box::new(|_| Ok(paceline_backend::Ragged::default())),
         warm_up_length: 8,
         adapter,
