@@ -162,3 +162,17 @@ async fn a_reader_that_waits_for_frames_is_not_late() {
     assert_eq!(running.cameras.health().n_faults, 0);
     running.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_door_whose_frames_never_finish_stops_all_the_same() {
+    let server = Server::start(&[]).await;
+    let config = rig::config(&server.url());
+    Producer::new(&server, &config).await.add(1, 1).await;
+    // There is no model.
+    let running = Running::start(config, std::sync::Arc::default());
+    rig::until("it is read", async || running.cameras.counts().in_flight == 1).await;
+
+    let counts = running.stop().await.counts();
+
+    assert_eq!((counts.returned, counts.in_flight), (1, 0), "it is left to the next");
+}
