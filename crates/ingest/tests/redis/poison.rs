@@ -94,7 +94,7 @@ async fn a_frame_that_keeps_failing_is_given_up_and_can_be_replayed() {
     running.stop().await;
 }
 
-/// Fails a call as a whole where a frame in it begins with 255.
+/// Crashes in a call where a frame in it begins with 255, so that nobody looks which one it was.
 struct Picky(Simulated);
 
 impl Backend for Picky {
@@ -103,11 +103,12 @@ impl Backend for Picky {
     }
 
     fn run(&mut self, call: &Call<'_>) -> Result<Outputs, BackendError> {
+        let outputs = self.0.run(call)?;
         let frames = call.inputs[0].data();
         if frames.chunks(frames.len() / call.rows).any(|frame| frame[0] == 255) {
-            return Err(BackendError::Failed("poison".to_owned()));
+            return Err(BackendError::Crashed("poison".to_owned()));
         }
-        self.0.run(call)
+        Ok(outputs)
     }
 }
 
