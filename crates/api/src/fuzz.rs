@@ -6,8 +6,10 @@
 pub use crate::{
     http::plain_value,
     speak::fuzz::speak,
-    speech::fuzz::{deepgram, openai_form, openai_realtime, vosk, wyoming},
-    ws::read_message,
+    speech::{
+        fuzz::{deepgram, openai_form, openai_realtime, vosk, wyoming},
+        native::read_message,
+    },
 };
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ use crate::{
     access::{Needs, Role},
     gate::{Gate, Guard, Wire, browser::CorsLayer},
     live, speak,
-    speech::{deepgram, openai},
+    speech::{deepgram, native, openai},
     ws,
 };
 pub use crate::{
@@ -94,9 +94,9 @@ fn routes() -> Vec<Route> {
         ("/v1/cameras/{camera}/stream", STREAM, get(ws::frames)),
         ("/v1/dead-letters", ADMIN, get(cameras::dead_letters)),
         ("/v1/dead-letters/replay", ADMIN, post(cameras::replay)),
-        ("/api/v1/simple", STREAM, get(ws::simple)),
-        ("/api/v1/segmented", STREAM, get(ws::segmented)),
-        ("/api/v1/health", ALL, get(ws::health)),
+        ("/api/v1/simple", STREAM, get(native::simple)),
+        ("/api/v1/segmented", STREAM, get(native::segmented)),
+        ("/api/v1/health", ALL, get(native::health)),
         ("/v1/audio/speech", INFER, post(speak::openai::speech)),
         ("/v1/speak", INFER, get(speak::deepgram::converse).post(speak::deepgram::speak)),
         ("/tts", INFER, get(speak::seed::get).post(speak::seed::form)),

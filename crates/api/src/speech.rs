@@ -1,5 +1,6 @@
-//! The speech APIs that people's programs already speak: Deepgram's, `OpenAI`'s, vosk's and
-//! Wyoming. `docs/speech-apis.md` says of each what works, what is ignored and what is refused.
+//! Streams of speech: our own protocol (`native.rs`), and those that people's programs already speak:
+//! Deepgram's, `OpenAI`'s, vosk's and Wyoming. `docs/protocol.md` is the contract of the first;
+//! `docs/speech-apis.md` says of each other what works, what is ignored and what is refused.
 //!
 //! A door here is a translation. What it hears becomes orders to a session of
 //! [`paceline_pipeline::speech`], and what the session says becomes its own messages; both are pure
@@ -14,6 +15,7 @@ mod fields;
 pub(crate) mod fuzz;
 mod heard;
 mod name;
+pub(crate) mod native;
 pub(crate) mod openai;
 mod recital;
 pub mod vosk;

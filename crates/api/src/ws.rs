@@ -1,39 +1,25 @@
-//! The WebSocket door: streaming speech. `docs/protocol.md` is its contract.
-//!
-//! `upgrade` makes a socket of a request, `request` and `reply` are the messages, `connection` is one client's socket: a loop that
-//! reads when the session has room, writes what the session says, and keeps time.
+//! WebSockets, as all protocols use them that come over one: `upgrade` makes a socket of a request, if
+//! there is a place for one more stream. What is said over it is `crate::speech`'s and
+//! `crate::speak`'s; only `frames`, which tells of a camera's, is here.
 
-pub(crate) mod connection;
 mod frames;
 mod held;
 mod limits;
-mod reply;
-mod request;
-mod terms;
 mod upgrade;
 
 use std::future::Future;
 
-use axum::{
-    Json,
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    response::Response,
-};
+use axum::response::Response;
 use paceline_pipeline::{
     speech::{Place, Speech},
     synthesis::Synthesis,
 };
 use paceline_types::ErrorCode;
-use serde::Serialize;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ApiError, App, access::SUBPROTOCOLS, trace};
-use connection::Connection;
-pub(crate) use connection::socket::Farewell;
+use crate::ApiError;
 pub(crate) use frames::frames;
 pub use limits::SocketLimits;
-use terms::Kind;
 pub use upgrade::{Upgrade, WebSocket};
 
 /// What streams of audio need.
@@ -50,39 +36,6 @@ pub struct Streams {
     pub open: TaskTracker,
     /// Tells every stream to end.
     pub stop: CancellationToken,
-}
-
-/// `GET /api/v1/simple`: every sample goes to the model.
-pub(crate) async fn simple(
-    State(app): State<App>,
-    headers: HeaderMap,
-    upgrade: Result<Upgrade, ApiError>,
-) -> Result<Response, ApiError> {
-    begin(app.streams, &headers, upgrade, Kind::Simple)
-}
-
-/// `GET /api/v1/segmented`: utterances go to the model.
-pub(crate) async fn segmented(
-    State(app): State<App>,
-    headers: HeaderMap,
-    upgrade: Result<Upgrade, ApiError>,
-) -> Result<Response, ApiError> {
-    begin(app.streams, &headers, upgrade, Kind::Segmented)
-}
-
-fn begin(
-    streams: Streams,
-    headers: &HeaderMap,
-    upgrade: Result<Upgrade, ApiError>,
-    kind: Kind,
-) -> Result<Response, ApiError> {
-    // A page that showed its token so wants to hear that it was understood.
-    let upgrade = upgrade?.protocols(SUBPROTOCOLS);
-    let trace = trace::of(headers);
-    streams.clone().open(upgrade, move |socket| {
-        // Boxed, because a future has room for everything that moves through it.
-        Box::new(Connection::new(socket, streams, kind).traced(trace)).run()
-    })
 }
 
 impl Streams {
@@ -112,25 +65,4 @@ impl Streams {
             drop(place);
         }))
     }
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct Health {
-    status: &'static str,
-}
-
-/// `GET /api/v1/health`.
-pub(crate) async fn health(State(app): State<App>) -> (StatusCode, Json<Health>) {
-    if app.is_ready() {
-        (StatusCode::OK, Json(Health { status: "healthy" }))
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "unhealthy" }))
-    }
-}
-
-/// A way in for fuzz targets: reads a message.
-#[cfg(any(test, feature = "fuzz"))]
-pub fn read_message(text: &str) {
-    // What is wrong with it is of no interest; that it is found without a panic is.
-    drop(request::read(text));
 }

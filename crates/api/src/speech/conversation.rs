@@ -1,34 +1,31 @@
 //! One client's connection in one dialect, from its first message to the close: reads while the
-//! session has room, writes what the dialect says, and keeps time.
+//! session has room, writes what the dialect says, and keeps time. It knows no protocol.
 
-use paceline_pipeline::speech::{Event, Session};
+mod clock;
+mod socket;
+
+use paceline_pipeline::speech::{Event, Session, Speech, Terms, Values};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_util::sync::CancellationToken;
 
-use super::{
-    dialect::{Dialect, Order, Orders, Parting},
-    heard::Heard,
+use self::{
+    clock::{Clock, Verdict, View},
+    socket::{Gone, Socket, Transport, Turn},
 };
-use crate::{
-    ApiError,
-    ws::{
-        Farewell, SocketLimits, Streams,
-        connection::{
-            clock::{Clock, Verdict, View},
-            socket::{Gone, Socket, Transport, Turn},
-        },
-    },
-};
+use super::dialect::{Dialect, Order, Orders, Parting};
+use crate::{ApiError, ws::Streams};
+pub(super) use socket::Farewell;
 
 pub(super) struct Conversation<T, D> {
     socket: Socket<T>,
-    streams: Streams,
-    limits: SocketLimits,
+    speech: Speech,
+    stop: CancellationToken,
     dialect: D,
     orders: Orders,
     session: Option<Box<Session>>,
-    /// Something was pushed, and the dialect waits to hear that it was taken in.
-    owes_room: bool,
+    /// Takes the session's place once that has ended.
+    next: Option<Box<Session>>,
     /// A message that waits until the session has room.
     inbox: Option<Message>,
     clock: Clock,
@@ -50,37 +47,39 @@ where
     T: Transport,
     D: Dialect,
 {
-    /// `limits` are those of this protocol's sockets.
-    pub(super) fn new(transport: T, streams: Streams, limits: SocketLimits, dialect: D) -> Self {
-        Self {
+    /// The limits of `streams` are those of this connection. Boxed, because a future has room for
+    /// everything that moves through it.
+    pub(super) fn new(transport: T, streams: Streams, dialect: D) -> Box<Self> {
+        let Streams { speech, limits, stop, .. } = streams;
+        Box::new(Self {
             socket: Socket::new(transport),
             clock: Clock::new(limits, Instant::now()),
-            streams,
-            limits,
+            speech,
+            stop,
             dialect,
             orders: Orders::default(),
             session: None,
-            owes_room: false,
+            next: None,
             inbox: None,
             farewell: None,
             has_left: false,
-        }
+        })
     }
 
     /// Serves the client until either side has had enough.
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self: Box<Self>) {
         self.dialect.begin(&mut self.orders);
         self.obey();
         let ended = self.converse().await;
-        let Self { socket, limits, session, .. } = self;
+        let Self { socket, clock, session, next, .. } = *self;
         // ORDER: what is still with the models is withdrawn before anything is waited for.
-        drop(session);
+        drop((session, next));
         let farewell = match ended {
             Ok(farewell) | Err(Gone::Broke(farewell)) => socket.close(Some(farewell)),
             Err(Gone::Closed) => socket.close(None),
             Err(Gone::Vanished) => return,
         };
-        if timeout(limits.close_timeout, farewell).await.is_err() {
+        if timeout(clock.limits.close_timeout, farewell).await.is_err() {
             tracing::debug!("a client did not close its side");
         }
     }
@@ -98,26 +97,28 @@ where
                 return Ok(farewell);
             }
             let reads = self.inbox.is_none();
-            let is_open = self.farewell.is_none() && !self.has_left;
-            let waits = self.session.is_some() && (!reads || !is_open);
+            let waits = self.session.is_some() && (!reads || self.ends_session());
             let view = View { reads, writes: self.socket.has_output(), waits };
             let due = self.clock.arm(view, Instant::now());
             // A timer that rings too early does no harm, and most are never needed.
             if due < timer.deadline() || timer.is_elapsed() {
                 timer.as_mut().reset(due);
             }
+            let is_open = self.farewell.is_none() && !self.has_left;
             let has_room = self.socket.has_room();
-            let Self { socket, session, streams, .. } = self;
+            let Self { socket, session, stop, .. } = self;
             // CANCEL SAFETY: turns, events and the token lose nothing when dropped.
             let happened = tokio::select! {
                 biased;
-                () = streams.stop.cancelled(), if is_open => Happened::Stop,
+                () = stop.cancelled(), if is_open => Happened::Stop,
                 event = next(session), if has_room => Happened::Said(event),
                 turn = socket.turn(reads), if reads || view.writes => Happened::Turn(turn),
                 () = timer.as_mut() => Happened::Time,
             };
             match happened {
-                Happened::Stop => self.part(Parting::Stopping),
+                Happened::Stop => {
+                    self.part(Parting::Stopping);
+                }
                 Happened::Said(event) => {
                     self.clock.moved(Instant::now());
                     self.tell(event);
@@ -128,20 +129,8 @@ where
                 },
                 Happened::Time => {
                     while let Some(verdict) = self.clock.look(Instant::now()) {
-                        match verdict {
-                            Verdict::Ping => self.socket.ping(),
-                            Verdict::Warn(stalled) => tracing::debug!(?stalled, "a stream stalls"),
-                            Verdict::Idle => {
-                                self.part(Parting::Idle);
-                                self.clock.asked(Instant::now());
-                            }
-                            Verdict::Overloaded => {
-                                return Ok(self.dialect.farewell(Parting::Overloaded));
-                            }
-                            Verdict::Cut(why) => {
-                                tracing::debug!(why, "a stream was cut");
-                                return Err(Gone::Vanished);
-                            }
+                        if let Some(end) = self.judge(verdict) {
+                            return end;
                         }
                     }
                 }
@@ -149,12 +138,24 @@ where
         }
     }
 
-    /// Ends the session and then the conversation.
-    fn part(&mut self, why: Parting) {
-        if self.farewell.is_none() {
-            self.farewell = Some(self.dialect.farewell(why));
+    /// Whether nothing more belongs to the session under way.
+    const fn ends_session(&self) -> bool {
+        self.next.is_some() || self.farewell.is_some() || self.has_left
+    }
+
+    /// Heeds the message that has waited, once there is room for what it brings, and ends the
+    /// session if that is what remains to be done.
+    fn feed(&mut self) {
+        let is_busy = self.session.as_ref().is_some_and(|session| !session.has_room());
+        if !is_busy
+            && self.socket.has_room()
+            && let Some(message) = self.inbox.take()
+        {
+            self.heed(message);
         }
-        if let Some(session) = &mut self.session {
+        if self.ends_session()
+            && let Some(session) = &mut self.session
+        {
             session.finish();
         }
     }
@@ -172,47 +173,34 @@ where
         }
     }
 
-    /// Heeds the message that has waited, once there is room for what it brings.
-    fn feed(&mut self) {
-        let is_busy = self.session.as_ref().is_some_and(|session| !session.has_room());
-        if is_busy || !self.socket.has_room() {
-            return;
-        }
-        let Some(message) = self.inbox.take() else { return };
-        if let Message::Close(_) = message {
-            self.has_left = true;
-            if let Some(session) = &mut self.session {
-                session.finish();
-            }
-            return;
-        }
-        // Once it is said how this ends, nothing that comes later counts.
-        if self.farewell.is_some() {
-            return;
-        }
+    fn heed(&mut self, message: Message) {
+        // Once it is said how this ends, only audio counts, if a session is there to hear it.
+        let is_leaving = self.farewell.is_some();
         match message {
+            Message::Close(_) => self.has_left = true,
+            Message::Binary(_) if is_leaving && self.session.is_none() => {
+                self.dialect.unheard(&mut self.orders);
+            }
             Message::Binary(bytes) => self.dialect.audio(bytes, &mut self.orders),
-            Message::Text(text) => self.dialect.text(&text, &mut self.orders),
+            Message::Text(text) if !is_leaving => self.dialect.text(&text, &mut self.orders),
             _ => {}
         }
         self.obey();
-        let is_taken_in = self.session.as_ref().is_none_or(|session| session.has_room());
-        if self.owes_room && is_taken_in {
-            self.tell(Event::Room);
-        }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, mut event: Event) {
         if let Some(session) = &self.session {
             self.orders.n_channels = session.n_channels();
         }
-        match event {
-            Event::Room => self.owes_room = false,
+        if let Event::Ended(report) = &mut event {
+            if let (Some(_), Some(Message::Binary(bytes))) = (self.farewell, &self.inbox) {
+                report.unread += bytes.len() as u64;
+            }
             // ORDER: gone before the dialect hears of it, which may open the next.
-            Event::Ended(_) => self.session = None,
-            _ => {}
+            self.session = None;
         }
-        self.dialect.event(Heard::from(event), &mut self.orders);
+        self.dialect.event(event.into(), &mut self.orders);
+        self.advance();
         self.obey();
     }
 
@@ -221,17 +209,13 @@ where
         while let Some(order) = self.orders.next() {
             match (order, &mut self.session) {
                 (Order::Say(text), _) => self.socket.say(text),
-                (Order::Open(terms), session) => match self.streams.speech.open(*terms) {
-                    Ok(opened) => *session = Some(Box::new(opened)),
-                    Err(error) => {
-                        self.orders.forget();
-                        let error = ApiError::new(error.code(), error.to_string());
-                        self.dialect.refused(&error, &mut self.orders);
-                    }
-                },
+                (Order::Open(terms, values), _) => self.open(*terms, values),
                 (Order::Push(bytes), Some(session)) => {
-                    self.owes_room = true;
                     session.push(bytes);
+                    // Where there is no room now, the session itself says when there is.
+                    if session.has_room() {
+                        self.dialect.event(Event::Room.into(), &mut self.orders);
+                    }
                 }
                 (Order::Flush, Some(session)) => session.flush(),
                 (Order::Finish, Some(session)) => session.finish(),
@@ -241,6 +225,59 @@ where
                 }
             }
         }
+    }
+
+    fn open(&mut self, terms: Terms, values: Values) {
+        match self.speech.open_with(terms, values) {
+            Ok(opened) => {
+                self.next = Some(Box::new(opened));
+                self.advance();
+            }
+            Err(error) => {
+                self.orders.forget();
+                let error = ApiError::new(error.code(), error.to_string());
+                self.dialect.refused(&error, &mut self.orders);
+            }
+        }
+    }
+
+    /// The next session takes its place, once there is none before it.
+    fn advance(&mut self) {
+        if self.session.is_none() && self.next.is_some() {
+            self.session = self.next.take();
+            self.dialect.opened(&mut self.orders);
+        }
+    }
+
+    /// Ends the session and then the conversation.
+    fn part(&mut self, why: Parting) -> Farewell {
+        let farewell = self.dialect.farewell(why, &mut self.orders);
+        self.obey();
+        self.farewell.get_or_insert(farewell);
+        farewell
+    }
+
+    /// Does what time demands; says how this ends if it ends at once.
+    fn judge(&mut self, verdict: Verdict) -> Option<Result<Farewell, Gone>> {
+        match verdict {
+            Verdict::Ping => self.socket.ping(),
+            Verdict::Warn(stalled) => {
+                tracing::debug!(?stalled, "a stream stalls");
+                let n_waiting = self.session.as_ref().map_or(0, |session| session.n_waiting());
+                self.dialect.stalled(stalled, n_waiting, &mut self.orders);
+                self.obey();
+            }
+            Verdict::Idle => {
+                self.part(Parting::Idle);
+                self.clock.asked(Instant::now());
+            }
+            Verdict::Overloaded => return Some(Ok(self.part(Parting::Overloaded))),
+            Verdict::Cut(why) => {
+                tracing::debug!(why, "a stream was cut");
+                return Some(Err(Gone::Vanished));
+            }
+        }
+        None
     }
 }
 

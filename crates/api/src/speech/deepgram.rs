@@ -25,7 +25,7 @@ use super::{conversation::Conversation, fields, name};
 use crate::{
     ApiError, App,
     access::SUBPROTOCOLS,
-    ws::{SocketLimits, Streams, Upgrade},
+    ws::{Streams, Upgrade},
 };
 
 /// How long a client may send nothing: as long as the original lets it.
@@ -42,20 +42,20 @@ pub(crate) async fn live(
 }
 
 fn open(
-    streams: Streams,
+    mut streams: Streams,
     uri: &Uri,
     upgrade: Result<Upgrade, ApiError>,
     request_id: &str,
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade?;
     let (query, ignored) = Query::of(uri, &streams.speech)?;
-    let limits = SocketLimits { idle_timeout: IDLE, ..streams.limits };
+    streams.limits.idle_timeout = IDLE;
     let live = Live::new(query, request_id);
     // Browsers cannot send a header, so their token is a subprotocol, of which one is taken.
     let upgrade = upgrade.protocols(SUBPROTOCOLS);
     let mut response = streams
         .clone()
-        .open(upgrade, move |socket| Conversation::new(socket, streams, limits, live).run())?;
+        .open(upgrade, move |socket| Conversation::new(socket, streams, live).run())?;
     if let Some(names) = fields::header(&ignored) {
         response.headers_mut().insert(fields::IGNORED, names);
     }

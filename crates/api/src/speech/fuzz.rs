@@ -99,7 +99,7 @@ fn lines(data: &[u8]) -> impl Iterator<Item = Message> {
     })
 }
 
-fn converse(mut dialect: impl Dialect, messages: impl Iterator<Item = Message>) {
+fn converse(mut dialect: impl Dialect<Heard = Heard>, messages: impl Iterator<Item = Message>) {
     let mut orders = Orders::default();
     orders.n_channels = 1;
     dialect.begin(&mut orders);
@@ -123,7 +123,12 @@ fn converse(mut dialect: impl Dialect, messages: impl Iterator<Item = Message>) 
 }
 
 /// Does what a session would.
-fn obey(dialect: &mut impl Dialect, order: &Order, at: &mut u64, orders: &mut Orders) {
+fn obey(
+    dialect: &mut impl Dialect<Heard = Heard>,
+    order: &Order,
+    at: &mut u64,
+    orders: &mut Orders,
+) {
     match order {
         Order::Push(bytes) => {
             dialect.event(Heard::Active { channel: 0, at: *at }, orders);
@@ -139,11 +144,11 @@ fn obey(dialect: &mut impl Dialect, order: &Order, at: &mut u64, orders: &mut Or
             dialect.event(Heard::Ended(Report::default()), orders);
             *at = 0;
         }
-        Order::Say(_) | Order::Open(_) | Order::Close(_) => {}
+        Order::Say(_) | Order::Open(..) | Order::Close(_) => {}
     }
 }
 
-fn say(dialect: &mut impl Dialect, at: u64, orders: &mut Orders) {
+fn say(dialect: &mut impl Dialect<Heard = Heard>, at: u64, orders: &mut Orders) {
     dialect.event(Heard::Inactive { channel: 0, at }, orders);
     let span = Span { start: 0, end: at };
     let said = Final { channel: 0, span, text: "word".to_owned(), ended: EndReason::Flushed };

@@ -1,4 +1,5 @@
-//! What a session says, in words: the one form that every dialect translates from.
+//! What a session says, in words: the form that dialects translate from whose clients know nothing
+//! but text.
 
 use paceline_pipeline::{
     Model,
@@ -62,8 +63,8 @@ pub(super) struct Word<'a> {
     pub(super) end: f64,
 }
 
-impl Heard {
-    pub(super) fn from(event: Event) -> Self {
+impl From<Event> for Heard {
+    fn from(event: Event) -> Self {
         match event {
             Event::Active { channel, at } => Self::Active { channel, at },
             Event::Inactive { channel, at } => Self::Inactive { channel, at },

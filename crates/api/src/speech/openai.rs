@@ -61,12 +61,11 @@ fn open(
     let speech = streams.speech.clone();
     let choose = move |named: Option<&str>| name::model(&speech, named).map(|model| model.name);
     let dialect = Realtime::new(Box::new(choose), model, is_beta);
-    let limits = streams.limits;
     // Browsers cannot send a header, so their token is a subprotocol beside this one.
     let upgrade = upgrade.protocols(["realtime"]);
     let mut response = streams
         .clone()
-        .open(upgrade, move |socket| Conversation::new(socket, streams, limits, dialect).run())?;
+        .open(upgrade, move |socket| Conversation::new(socket, streams, dialect).run())?;
     if let Some(names) = fields::header(&query.ignored()) {
         response.headers_mut().insert(fields::IGNORED, names);
     }

@@ -10,23 +10,31 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use super::{
-    conversation::Conversation, deepgram, dialect::Dialect, openai, vosk::Vosk, wyoming::Wyoming,
+    conversation::Conversation,
+    deepgram,
+    dialect::Dialect,
+    native::{
+        self,
+        tests::{streams, talk},
+    },
+    openai,
+    vosk::Vosk,
+    wyoming::Wyoming,
 };
-use crate::ws::{
-    Streams,
-    connection::tests::{streams, talk},
-};
+use crate::ws::Streams;
 
 /// A protocol, and how its clients write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tongue {
     Deepgram,
+    Native,
     OpenAi,
     Vosk,
     Wyoming,
 }
 
-const TONGUES: [Tongue; 4] = [Tongue::Deepgram, Tongue::OpenAi, Tongue::Vosk, Tongue::Wyoming];
+const TONGUES: [Tongue; 5] =
+    [Tongue::Deepgram, Tongue::Native, Tongue::OpenAi, Tongue::Vosk, Tongue::Wyoming];
 
 /// Eleven seconds of speech: 16 kHz, mono, s16.
 fn speech() -> Vec<u8> {
@@ -44,6 +52,9 @@ impl Tongue {
     fn begin(self) -> Vec<Message> {
         match self {
             Self::Deepgram => vec![text(&json!({"type": "KeepAlive"}))],
+            Self::Native => vec![text(&json!({
+                "request": "start", "interim_results": true, "summary": true,
+                "format": {"encoding": "s16le", "sample_rate": 16_000, "channels": 1}}))],
             Self::OpenAi => Vec::new(),
             Self::Vosk => vec![text(&json!({"config": {"sample_rate": 16_000.0}}))],
             Self::Wyoming => vec![text(&json!({"type": "audio-start", "data": {"rate": 16_000}}))],
@@ -61,6 +72,7 @@ impl Tongue {
     fn end(self) -> Vec<Message> {
         match self {
             Self::Deepgram => vec![text(&json!({"type": "CloseStream"}))],
+            Self::Native => vec![text(&json!({"request": "stop", "disconnect": true}))],
             Self::OpenAi => vec![
                 text(&json!({"type": "input_audio_buffer.commit"})),
                 text(&json!({"type": "nonsense", "event_id": "last"})),
@@ -75,6 +87,7 @@ impl Tongue {
     async fn converse(self, streams: &Streams, messages: Vec<Message>) -> Vec<Value> {
         match self {
             Self::Deepgram => run(streams, deepgram::tests::live(), messages).await,
+            Self::Native => run(streams, native::tests::segmented(), messages).await,
             Self::OpenAi => run(streams, openai::tests::realtime(), messages).await,
             Self::Vosk => run(streams, Vosk::default(), messages).await,
             Self::Wyoming => run(streams, Wyoming::default(), messages).await,
@@ -90,6 +103,7 @@ impl Tongue {
     fn is_last(self, message: &Value) -> bool {
         match self {
             Self::Deepgram => message["type"] == "Metadata",
+            Self::Native => message["type"] == "end",
             Self::OpenAi => {
                 message["type"].as_str().is_some_and(|kind| kind.ends_with("completed"))
             }
@@ -101,13 +115,12 @@ impl Tongue {
 
 /// Everything that a client hears.
 async fn run<D: Dialect>(streams: &Streams, dialect: D, messages: Vec<Message>) -> Vec<Value> {
-    let (streams, limits) = (streams.clone(), streams.limits);
+    let streams = streams.clone();
     let read = |message: &Message| {
         message.to_text().ok().and_then(|text| serde_json::from_str::<Value>(text).ok())
     };
     let is_last = |message: &Message| read(message).is_some_and(|value| Tongue::is_over(&value));
-    let heard =
-        talk(messages, is_last, |wire| Conversation::new(wire, streams, limits, dialect).run());
+    let heard = talk(messages, is_last, |wire| Conversation::new(wire, streams, dialect).run());
     heard.await.iter().filter_map(read).collect()
 }
 
@@ -220,6 +233,8 @@ fn nothing_that_a_client_says_breaks_its_stream() {
         Just(
             json!({"type": "session.update", "session": {"audio": {"input": {"format": {"type": "audio/pcmu"}}}}})
         ),
+        Just(json!({"request": "stop", "disconnect": false})),
+        Just(json!({"request": "flush", "id": 7})),
         Just(json!({"reset": 1})),
         Just(json!({"type": "describe"})),
         Just(json!({"type": "audio-start", "data": {"rate": 8000, "channels": 2}})),

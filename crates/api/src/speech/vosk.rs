@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    conversation::Conversation,
-    dialect::{Dialect, Orders, Parting},
+    conversation::{Conversation, Farewell},
+    dialect::{Dialect, Orders},
     heard::{Final, Heard, join, words},
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     access::{Needs, Role},
     gate::{Gate, Guard, Wire},
     http::marked,
-    ws::{Farewell, Streams, Upgrade},
+    ws::{Streams, Upgrade},
 };
 
 const ROUTE: (&str, Needs) = ("/", Needs::Role(Role::Stream));
@@ -36,10 +36,9 @@ async fn open(
     State(streams): State<Streams>,
     upgrade: Result<Upgrade, ApiError>,
 ) -> Result<Response, ApiError> {
-    let (upgrade, limits) = (upgrade?, streams.limits);
-    streams.clone().open(upgrade, move |socket| {
-        Conversation::new(socket, streams, limits, Vosk::default()).run()
-    })
+    streams
+        .clone()
+        .open(upgrade?, move |socket| Conversation::new(socket, streams, Vosk::default()).run())
 }
 
 /// What a client sends as text.
@@ -145,6 +144,8 @@ impl Vosk {
 }
 
 impl Dialect for Vosk {
+    type Heard = Heard;
+
     fn audio(&mut self, bytes: Bytes, orders: &mut Orders) {
         self.owes_reply = true;
         if !std::mem::replace(&mut self.is_open, true) {
@@ -201,14 +202,6 @@ impl Dialect for Vosk {
         self.owes_reply = false;
         orders.say(&json!({ "error": error.message }));
         orders.close(Farewell { code: 1008, reason: "the session could not be opened" });
-    }
-
-    fn farewell(&self, why: Parting) -> Farewell {
-        match why {
-            Parting::Stopping => Farewell::GOING_AWAY,
-            Parting::Idle => Farewell::IDLE,
-            Parting::Overloaded => Farewell::OVERLOADED,
-        }
     }
 }
 

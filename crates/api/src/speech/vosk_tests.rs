@@ -65,7 +65,7 @@ fn a_configuration_says_the_rate_and_whether_words_are_listed() {
         r#"{ "config" : { "sample_rate" : 16000.000000, "words": true, "max_alternatives": 0 } }"#;
     assert!(ask(&mut vosk, config).is_empty(), "the original does not answer it");
     let opened = hear(&mut vosk);
-    let Order::Open(terms) = &opened[0] else { panic!("{opened:?}") };
+    let Order::Open(terms, _) = &opened[0] else { panic!("{opened:?}") };
     assert_eq!(terms.source, Source::raw(Encoding::S16le, 16_000, 1));
     tell(&mut vosk, spoken("hello you"));
 

@@ -21,8 +21,8 @@ use tokio_util::{codec::Framed, sync::CancellationToken, task::TaskTracker};
 
 use self::frame::Frames;
 use super::{
-    conversation::Conversation,
-    dialect::{Dialect, Orders, Parting},
+    conversation::{Conversation, Farewell},
+    dialect::{Dialect, Orders},
     fields::wrong,
     heard::{Heard, join},
     name::{self, Chosen},
@@ -31,7 +31,7 @@ use super::{
 use crate::{
     ApiError,
     http::{Places, accept},
-    ws::{Farewell, SocketLimits, Streams},
+    ws::Streams,
 };
 
 /// Serves until `stop`; connections run among `connections`, and each ends with its last round.
@@ -66,12 +66,12 @@ pub async fn serve(
     }
 }
 
-fn converse(stream: TcpStream, streams: Streams) -> impl Future<Output = ()> + Send {
+fn converse(stream: TcpStream, mut streams: Streams) -> impl Future<Output = ()> + Send {
     let frames = Frames::new(streams.limits.max_message);
     let broken = |error| Error::Io(io::Error::other(error));
     let transport = Framed::new(stream, frames).sink_map_err(broken).map_err(broken);
     // Its clients do not answer pings; who sends nothing for too long is closed all the same.
-    let limits = SocketLimits { ping_interval: streams.limits.idle_timeout * 2, ..streams.limits };
+    streams.limits.ping_interval = streams.limits.idle_timeout * 2;
     let admitted = streams.admit();
     let dialect = Wyoming {
         served: name::model(&streams.speech, None).ok(),
@@ -79,7 +79,7 @@ fn converse(stream: TcpStream, streams: Streams) -> impl Future<Output = ()> + S
         ..Wyoming::default()
     };
     async move {
-        Conversation::new(transport, streams, limits, dialect).run().await;
+        Conversation::new(transport, streams, dialect).run().await;
         drop(admitted);
     }
 }
@@ -176,6 +176,8 @@ impl Wyoming {
 }
 
 impl Dialect for Wyoming {
+    type Heard = Heard;
+
     fn begin(&mut self, orders: &mut Orders) {
         if let Some(message) = self.refusal.take() {
             Self::fail(&message, "overloaded", orders);
@@ -244,14 +246,6 @@ impl Dialect for Wyoming {
         self.is_open = false;
         Self::fail(&error.message, error.code.as_str(), orders);
         orders.close(Farewell::DONE);
-    }
-
-    fn farewell(&self, why: Parting) -> Farewell {
-        match why {
-            Parting::Stopping => Farewell::GOING_AWAY,
-            Parting::Idle => Farewell::IDLE,
-            Parting::Overloaded => Farewell::OVERLOADED,
-        }
     }
 }
 

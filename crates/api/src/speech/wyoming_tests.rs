@@ -45,7 +45,7 @@ fn a_round_is_told_as_it_comes_and_then_whole() {
         let mut orders = Orders::default();
         wyoming.audio(Bytes::from_static(&[0; 8]), &mut orders);
         let opened = list(&mut orders);
-        let Order::Open(terms) = &opened[0] else { panic!("{opened:?}") };
+        let Order::Open(terms, _) = &opened[0] else { panic!("{opened:?}") };
         assert_eq!(terms.source, Source::raw(Encoding::S16le, 22_050, 2));
         let mut all = tell(&mut wyoming, spoken("Turn on"));
         all.extend(tell(&mut wyoming, spoken("the light.")));

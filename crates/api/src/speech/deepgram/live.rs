@@ -12,16 +12,13 @@ use super::{
 use crate::{
     ApiError,
     speech::{
-        dialect::{Dialect, Orders, Parting},
+        conversation::Farewell,
+        dialect::{Dialect, MAX_FAULTS, Orders, Parting},
         fields::clip,
         heard::{Final, Heard, round, seconds},
         name,
     },
-    ws::Farewell,
 };
-
-/// Bad messages that are answered before the socket is closed.
-const MAX_FAULTS: u32 = 100;
 
 pub(in crate::speech) struct Live {
     query: Query,
@@ -198,6 +195,8 @@ impl Live {
 }
 
 impl Dialect for Live {
+    type Heard = Heard;
+
     fn audio(&mut self, bytes: Bytes, orders: &mut Orders) {
         // The original ends a stream at an empty message, and old clients do so to end it.
         if bytes.is_empty() {
@@ -302,7 +301,7 @@ impl Dialect for Live {
         orders.close(UNDECODABLE);
     }
 
-    fn farewell(&self, why: Parting) -> Farewell {
+    fn farewell(&self, why: Parting, _orders: &mut Orders) -> Farewell {
         match why {
             Parting::Stopping => Farewell::GOING_AWAY,
             Parting::Idle => Farewell {

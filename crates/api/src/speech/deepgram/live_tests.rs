@@ -28,7 +28,7 @@ fn open(query: Query) -> Live {
     let mut orders = Orders::default();
     live.audio(Bytes::from_static(b"abcd"), &mut orders);
     let orders = list(&mut orders);
-    assert!(matches!(&orders[..], [Order::Open(_), Order::Push(_)]), "{orders:?}");
+    assert!(matches!(&orders[..], [Order::Open(..), Order::Push(_)]), "{orders:?}");
     live
 }
 
@@ -181,7 +181,7 @@ fn what_cannot_be_decoded_ends_in_1008_with_its_code() {
     assert_eq!(farewell.code, 1008);
     assert!(farewell.reason.starts_with("DATA-0000"));
     for (why, start) in [(Parting::Idle, "NET-0001"), (Parting::Overloaded, "NET-0000")] {
-        let farewell = live.farewell(why);
+        let farewell = live.farewell(why, &mut Orders::default());
         assert!(farewell.code == 1011 && farewell.reason.starts_with(start));
         assert!(farewell.reason.len() <= 123, "a close frame holds no more");
     }

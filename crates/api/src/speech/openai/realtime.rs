@@ -14,16 +14,14 @@ use super::{fault, item::Item, settings::Settings};
 use crate::{
     ApiError,
     speech::{
-        dialect::{Dialect, Orders, Parting},
+        conversation::Farewell,
+        dialect::{Dialect, MAX_FAULTS, Orders, Parting},
         fields::{clip, wrong},
         heard::{Final, Heard},
         name,
     },
-    ws::Farewell,
 };
 
-/// Bad messages that are answered before the socket is closed.
-const MAX_FAULTS: u32 = 100;
 /// Samples in a millisecond.
 const MILLISECOND: u64 = 16;
 /// The least that can be committed, in samples.
@@ -271,6 +269,8 @@ impl Realtime {
 }
 
 impl Dialect for Realtime {
+    type Heard = Heard;
+
     fn begin(&mut self, orders: &mut Orders) {
         self.say_session("created", orders);
     }
@@ -354,11 +354,10 @@ impl Dialect for Realtime {
         self.fault(error, &Value::Null, orders);
     }
 
-    fn farewell(&self, why: Parting) -> Farewell {
+    fn farewell(&self, why: Parting, _orders: &mut Orders) -> Farewell {
         match why {
-            Parting::Stopping => Farewell::GOING_AWAY,
             Parting::Idle => Farewell { code: 1000, reason: "nothing was sent for too long" },
-            Parting::Overloaded => Farewell::OVERLOADED,
+            Parting::Stopping | Parting::Overloaded => why.farewell(),
         }
     }
 }

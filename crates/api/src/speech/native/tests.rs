@@ -18,16 +18,16 @@ use paceline_pipeline::{
     synthesis::{Synthesis, SynthesisSettings},
 };
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::{
     sync::{CancellationToken, PollSender},
     task::TaskTracker,
 };
 
-use super::*;
-use crate::ws::SocketLimits;
+use super::{Conversation, Kind, Rounds};
+use crate::ws::{SocketLimits, Streams};
 
 /// Both ends of a socket that is none.
 pub(crate) struct Wire {
@@ -98,9 +98,18 @@ pub(crate) fn streams(limits: SpeechLimits) -> Streams {
     }
 }
 
+/// Utterances, for a client outside of any trace.
+pub(in crate::speech) fn segmented() -> Rounds {
+    Rounds::new(Kind::Segmented, None)
+}
+
+async fn serve(wire: Wire, streams: Streams, kind: Kind) {
+    Conversation::new(wire, streams, Rounds::new(kind, None)).run().await;
+}
+
 /// Speaks as these messages say, and returns everything that was heard.
 async fn converse(streams: Streams, kind: Kind, messages: Vec<Message>) -> Vec<Message> {
-    talk(messages, |_| false, |wire| Box::new(Connection::new(wire, streams, kind)).run()).await
+    talk(messages, |_| false, |wire| serve(wire, streams, kind)).await
 }
 
 /// The same with whoever serves the other end, until it closes or has said the last.
@@ -304,7 +313,7 @@ fn a_client_that_leaves_at_any_moment_leaves_nothing_behind() {
         drop(say);
         let wire = Wire { incoming, outgoing: PollSender::new(outgoing) };
 
-        Box::new(Connection::new(wire, streams.clone(), Kind::Segmented)).run().await;
+        serve(wire, streams.clone(), Kind::Segmented).await;
 
         while hear.recv().await.is_some() {}
     });
@@ -379,7 +388,7 @@ async fn told_to_stop_a_stream_gets_what_it_waits_for_and_a_close() {
     let (say, incoming) = mpsc::channel(4);
     let (outgoing, mut hear) = mpsc::channel(100);
     let wire = Wire { incoming, outgoing: PollSender::new(outgoing) };
-    let connection = Box::new(Connection::new(wire, streams.clone(), Kind::Simple)).run();
+    let connection = serve(wire, streams.clone(), Kind::Simple);
     let client = async {
         say.send(start()).await.unwrap();
         say.send(Message::Binary(vec![0; 64_001].into())).await.unwrap();

@@ -34,7 +34,7 @@ pub(crate) enum Verdict {
 
 #[derive(Debug)]
 pub(crate) struct Clock {
-    limits: SocketLimits,
+    pub(crate) limits: SocketLimits,
     /// When anything was last heard of the client.
     heard: Instant,
     /// When the client last wanted something.

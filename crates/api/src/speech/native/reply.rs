@@ -1,4 +1,4 @@
-//! What clients are told: one JSON text message for each event.
+//! What clients are told: one JSON text message for each event. It does not decide what is told.
 
 use paceline_pipeline::{
     Model,
@@ -8,7 +8,7 @@ use paceline_types::{ErrorCode, Tensor};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{ApiError, http::value::from_tensor};
+use crate::{ApiError, http::value::from_tensor, speech::dialect::Orders};
 
 /// A message to a client.
 #[derive(Debug, Serialize)]
@@ -87,7 +87,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// What a session said, unless that is for the connection alone.
-    pub(super) fn event(&self, event: &Event) -> Option<String> {
+    pub(super) fn event(&self, event: &Event, orders: &mut Orders) {
         let (channel, body) = match event {
             Event::Active { channel, at } => (*channel, Body::Active { time: RATE.seconds(*at) }),
             Event::Inactive { channel, at } => {
@@ -108,57 +108,62 @@ impl Writer {
                         (*channel, segment)
                     }
                     Err(error) => {
-                        return Some(self.lost(*channel, span, error.code, &error.message));
+                        return self.lost(*channel, span, error.code, &error.message, orders);
                     }
                 }
             }
             Event::Lost { channel, span, lost, .. } => {
-                return Some(self.lost(*channel, span, lost.code, &lost.message));
+                return self.lost(*channel, span, lost.code, &lost.message, orders);
             }
-            Event::Undecodable(error) => return Some(self.error(error.code(), &error.to_string())),
-            Event::Paused { .. } | Event::Room | Event::Flushed | Event::Ended(_) => return None,
+            Event::Undecodable(error) => {
+                return self.error(error.code(), &error.to_string(), orders);
+            }
+            Event::Paused { .. } | Event::Room | Event::Flushed | Event::Ended(_) => return,
         };
-        Some(self.write(channel, body))
+        self.write(channel, body, orders);
     }
 
     /// Something is wrong with the stream as a whole.
-    pub(super) fn error(&self, code: ErrorCode, message: &str) -> String {
-        self.write(0, Body::Error { message, code: code.as_str(), part: None })
+    pub(super) fn error(&self, code: ErrorCode, message: &str, orders: &mut Orders) {
+        self.write(0, Body::Error { message, code: code.as_str(), part: None }, orders);
     }
 
     /// Something that the client should know and that harms nothing.
-    pub(super) fn warning(&self, code: &'static str, message: &str) -> String {
-        self.write(0, Body::Warning { message, code })
+    pub(super) fn warning(&self, code: &'static str, message: &str, orders: &mut Orders) {
+        self.write(0, Body::Warning { message, code }, orders);
     }
 
-    pub(super) fn flushed(&self, id: &Value) -> String {
-        self.write(0, Body::Flushed { id })
+    pub(super) fn flushed(&self, id: &Value, orders: &mut Orders) {
+        self.write(0, Body::Flushed { id }, orders);
     }
 
-    pub(super) fn end(&self, report: &Report) -> String {
+    pub(super) fn end(&self, report: &Report, orders: &mut Orders) {
         let Report { ending, ignored, .. } = *report;
-        self.write(
-            0,
-            Body::End {
-                end_time: RATE.seconds(ending.frames),
-                samples: ending.frames,
-                damaged: ending.damaged,
-                left_over: ending.left_over,
-                ignored,
-            },
-        )
+        let body = Body::End {
+            end_time: RATE.seconds(ending.frames),
+            samples: ending.frames,
+            damaged: ending.damaged,
+            left_over: ending.left_over,
+            ignored,
+        };
+        self.write(0, body, orders);
     }
 
-    fn lost(&self, channel: usize, span: &Span, code: ErrorCode, message: &str) -> String {
+    fn lost(
+        &self,
+        channel: usize,
+        span: &Span,
+        code: ErrorCode,
+        message: &str,
+        orders: &mut Orders,
+    ) {
         let (start_time, end_time) = span.seconds();
         let part = Some(Part { start_time, end_time });
-        self.write(channel, Body::Error { message, code: code.as_str(), part })
+        self.write(channel, Body::Error { message, code: code.as_str(), part }, orders);
     }
 
-    fn write(&self, channel: usize, body: Body<'_>) -> String {
-        let reply = Reply { body, channel, request_id: self.request_id.as_deref() };
-        // Maps with string keys and plain values can always be written.
-        serde_json::to_string(&reply).unwrap_or_default()
+    fn write(&self, channel: usize, body: Body<'_>, orders: &mut Orders) {
+        orders.say(&Reply { body, channel, request_id: self.request_id.as_deref() });
     }
 }
 
