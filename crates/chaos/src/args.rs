@@ -3,13 +3,13 @@
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, ValueEnum as _};
 
 use crate::{
     cell::Load,
     faults::{ALL, Fault},
     overload,
-    parts::{Part, Parts},
+    parts::{self, Part, Parts},
     round::{self, Goal},
     soak, sockets,
 };
@@ -104,8 +104,8 @@ impl Args {
 
     /// Only the server: all that these measures need.
     fn bare(&self) -> anyhow::Result<Parts> {
-        let all = [Part::Python, Part::Redis, Part::Ss];
-        Parts::find(self.server.clone(), &self.python, self.redis.clone(), &all)
+        let all = Part::value_variants();
+        Parts::find(self.server.clone(), &self.python, self.redis.clone(), all)
     }
 
     fn seed(&self) -> u64 {
@@ -115,6 +115,8 @@ impl Args {
     pub(crate) fn round(&self) -> anyhow::Result<round::Plan> {
         let parts = self.parts()?;
         let faults = chosen(&self.faults, &parts)?;
+        let needs: Vec<Part> = faults.iter().flat_map(|fault| fault.needs).copied().collect();
+        parts::suffice(&needs)?;
         let n_kinds = u64::try_from(faults.len())?;
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let goal = Goal {
@@ -152,7 +154,7 @@ fn minutes(minutes: f64) -> anyhow::Result<Duration> {
 
 /// Faults by name, or all that this machine can have.
 fn chosen(names: &[String], parts: &Parts) -> anyhow::Result<Vec<Fault>> {
-    let can = |fault: &Fault| fault.needs.is_none_or(|part| parts.has(part));
+    let can = |fault: &Fault| fault.needs.iter().all(|&part| parts.has(part));
     if names.is_empty() {
         return Ok(ALL.iter().copied().filter(can).collect());
     }
@@ -160,7 +162,7 @@ fn chosen(names: &[String], parts: &Parts) -> anyhow::Result<Vec<Fault>> {
         let found = ALL.iter().find(|fault| fault.name == name).copied();
         let found =
             found.with_context(|| format!("there is no fault `{name}`; --list names them"))?;
-        anyhow::ensure!(can(&found), "`{name}` needs {:?}, which is left out", found.needs);
+        anyhow::ensure!(can(&found), "`{name}` needs {:?}, of which some is left out", found.needs);
         Ok(found)
     };
     names.iter().map(find).collect()

@@ -2,6 +2,7 @@
 
 mod clients;
 mod models;
+mod network;
 mod processes;
 mod redis;
 mod workers;
@@ -33,7 +34,7 @@ pub(crate) struct Fault {
     pub(crate) about: &'static str,
     pub(crate) excuses: Excuses,
     /// What cannot be left out for it.
-    pub(crate) needs: Option<Part>,
+    pub(crate) needs: &'static [Part],
     /// Does it, and fails where something is not as it must be.
     pub(crate) run: for<'a> fn(&'a Scene) -> Done<'a>,
 }
@@ -57,9 +58,13 @@ macro_rules! fault {
     };
 }
 
-const PYTHON: Option<Part> = Some(Part::Python);
-const REDIS: Option<Part> = Some(Part::Redis);
-const SS: Option<Part> = Some(Part::Ss);
+const NOTHING: &[Part] = &[];
+const PYTHON: &[Part] = &[Part::Python];
+const REDIS: &[Part] = &[Part::Redis];
+const SS: &[Part] = &[Part::Ss];
+const NFT: &[Part] = &[Part::Nft];
+const FAKETIME: &[Part] = &[Part::Faketime];
+const CGROUP: &[Part] = &[Part::Cgroup];
 
 /// All of them, a line each.
 pub(crate) fn list() -> String {
@@ -108,11 +113,17 @@ pub(crate) const ALL: &[Fault] = &[
         "a model that raises; its neighbours in the batch are answered"
     ),
     fault!("item-error", NONE, PYTHON, workers::item_error, "a model that fails one row"),
-    fault!("model-fails", NONE, None, models::fails, "a model that fails on a third of its rows"),
+    fault!(
+        "model-fails",
+        NONE,
+        NOTHING,
+        models::fails,
+        "a model that fails on a third of its rows"
+    ),
     fault!(
         "model-panics",
         NONE,
-        None,
+        NOTHING,
         models::panics,
         "a model that panics in a tenth of its calls"
     ),
@@ -127,69 +138,88 @@ pub(crate) const ALL: &[Fault] = &[
     fault!(
         "queue-full",
         NONE,
-        None,
+        NOTHING,
         models::overload,
         "ten times more requests than a model can take; others notice nothing"
     ),
     fault!(
         "deadlines",
         NONE,
-        None,
+        NOTHING,
         models::deadlines,
         "requests that can no longer be answered in time"
     ),
     fault!(
+        "model-hangs",
+        NONE,
+        NOTHING,
+        models::hangs,
+        "a call that takes ten times longer than whoever waits behind it can wait"
+    ),
+    fault!(
         "client-reset",
         NONE,
-        None,
+        NOTHING,
         clients::reset,
         "clients that reset the connection while they are served"
     ),
     fault!(
         "stream-vanishes",
         NONE,
-        None,
+        NOTHING,
         clients::stream_vanishes,
         "streams whose client is gone in mid-sentence"
     ),
     fault!(
         "slow-head",
         NONE,
-        None,
+        NOTHING,
         clients::slow_head,
         "two hundred clients that never finish their request's head"
     ),
     fault!(
         "slow-body",
         NONE,
-        None,
+        NOTHING,
         clients::slow_body,
         "clients that never finish their request's body"
     ),
     fault!(
         "slow-reader",
         NONE,
-        None,
+        NOTHING,
         clients::slow_reader,
         "clients that do not read their answers"
     ),
-    fault!("garbage", NONE, None, clients::garbage, "random bytes to every port"),
-    fault!("bad-requests", NONE, None, clients::bad_requests, "bodies that are wrong in every way"),
-    fault!("huge-body", NONE, None, clients::huge_body, "bodies that are larger than allowed"),
+    fault!("garbage", NONE, NOTHING, clients::garbage, "random bytes to every port"),
+    fault!(
+        "bad-requests",
+        NONE,
+        NOTHING,
+        clients::bad_requests,
+        "bodies that are wrong in every way"
+    ),
+    fault!("huge-body", NONE, NOTHING, clients::huge_body, "bodies that are larger than allowed"),
     fault!(
         "zip-bomb",
         NONE,
-        None,
+        NOTHING,
         clients::zip_bomb,
         "a small body that unpacks to more than is allowed"
     ),
-    fault!("chunk-bomb", NONE, None, clients::chunk_bomb, "a body in a hundred thousand chunks"),
-    fault!("bad-audio", NONE, None, clients::bad_audio, "streams of noise that claim to be music"),
-    fault!("bad-frames", NONE, None, clients::bad_frames, "WebSocket frames that are none"),
+    fault!("chunk-bomb", NONE, NOTHING, clients::chunk_bomb, "a body in a hundred thousand chunks"),
+    fault!(
+        "bad-audio",
+        NONE,
+        NOTHING,
+        clients::bad_audio,
+        "streams of noise that claim to be music"
+    ),
+    fault!("bad-frames", NONE, NOTHING, clients::bad_frames, "WebSocket frames that are none"),
     fault!(
         "stream-resets",
         NONE,
-        None,
+        NOTHING,
         clients::stream_resets,
         "HTTP/2 requests that are reset at once, by the thousand"
     ),
@@ -222,40 +252,90 @@ pub(crate) const ALL: &[Fault] = &[
         redis::poison,
         "frames that are none go to the dead letters"
     ),
-    fault!("starved", PRESSURE, None, processes::starved, "four busy loops for two seconds"),
-    fault!("server-stop", NONE, None, processes::stop, "SIGSTOP to the server for a second"),
+    fault!(
+        "redis-late",
+        AWAY,
+        REDIS,
+        redis::late,
+        "the server starts while Redis is away; everything else is answered"
+    ),
+    fault!("redis-flush", NONE, REDIS, redis::flush, "everything in Redis is deleted"),
+    fault!(
+        "redis-trim",
+        NONE,
+        REDIS,
+        redis::trim,
+        "frames are trimmed away while they are worked on, and counted as lost"
+    ),
+    fault!(
+        "redis-cut",
+        NONE,
+        &[Part::Redis, Part::Nft],
+        network::redis_cut,
+        "Redis hears everybody and nobody hears Redis, for three seconds"
+    ),
+    fault!(
+        "network-loss",
+        NONE,
+        NFT,
+        network::loss,
+        "one packet in ten to and from the server gets lost"
+    ),
+    fault!(
+        "clock-jump",
+        AWAY,
+        FAKETIME,
+        processes::clock_jump,
+        "the server's clock goes an hour forth and two hours back"
+    ),
+    fault!(
+        "logs-full",
+        AWAY,
+        NOTHING,
+        processes::logs_full,
+        "the server's log goes to a disk that is full"
+    ),
+    fault!(
+        "memory-short",
+        CROWD,
+        CGROUP,
+        processes::memory_short,
+        "crowds of the largest bodies, and little memory for them"
+    ),
+    fault!("starved", PRESSURE, NOTHING, processes::starved, "four busy loops for two seconds"),
+    fault!("server-stop", NONE, NOTHING, processes::stop, "SIGSTOP to the server for a second"),
     fault!(
         "few-descriptors",
         AWAY,
-        None,
+        NOTHING,
         processes::few_descriptors,
         "no descriptors left for new connections"
     ),
     fault!(
         "drain",
         AWAY,
-        None,
+        NOTHING,
         processes::drain,
         "SIGTERM under load: what was accepted is answered; then a new start"
     ),
     fault!(
         "two-signals",
         AWAY,
-        None,
+        NOTHING,
         processes::two_signals,
         "SIGTERM twice: it ends at once; then a new start"
     ),
     fault!(
         "early-signal",
         AWAY,
-        None,
+        NOTHING,
         processes::early_signal,
         "SIGTERM while it starts; then a new start"
     ),
     fault!(
         "server-kill",
         AWAY,
-        None,
+        NOTHING,
         processes::kill,
         "SIGKILL to the server; its workers end, and a new start goes on"
     ),

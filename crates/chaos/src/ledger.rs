@@ -56,6 +56,10 @@ impl Excuses {
     /// There is more to do than can be done.
     pub(crate) const PRESSURE: Self = Self { refused: true, failed: false, cut: false };
 
+    /// There is more to do than can be done, and bodies are refused while they are being sent: who
+    /// is still sending may find the connection closed before it has read why.
+    pub(crate) const CROWD: Self = Self { refused: true, failed: false, cut: true };
+
     fn cover(self, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Right => true,

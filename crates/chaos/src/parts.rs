@@ -9,6 +9,8 @@ use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
 use serde::Serialize;
 
+use crate::{clock, memory, packets};
+
 /// Something that a machine may not have. Without it some doors have no client and some faults do
 /// not happen, and the report says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -20,6 +22,12 @@ pub(crate) enum Part {
     Redis,
     /// `ss` of iproute2, and root: connections that the system resets
     Ss,
+    /// `nft` of nftables, and root: packets that get lost
+    Nft,
+    /// `libfaketime`: a clock that jumps
+    Faketime,
+    /// Control groups for memory, and root: memory that is short
+    Cgroup,
 }
 
 /// Where everything is.
@@ -59,10 +67,6 @@ impl Parts {
             "there is no {}; run scripts/install-redis, or say --without redis",
             parts.redis.display()
         );
-        ensure!(
-            !parts.has(Part::Ss) || is_program(Path::new("ss")),
-            "there is no `ss`; install iproute2, or say --without ss"
-        );
         Ok(parts)
     }
 
@@ -71,8 +75,25 @@ impl Parts {
     }
 }
 
+/// Whether faults can be done that need these: what only they need is looked for only then.
+pub(crate) fn suffice(needs: &[Part]) -> anyhow::Result<()> {
+    for part in needs {
+        match part {
+            Part::Python | Part::Redis => {}
+            Part::Ss => ensure!(
+                is_program(Path::new("ss")),
+                "there is no `ss`; run scripts/install-chaos, or say --without ss"
+            ),
+            Part::Nft => packets::can_be_lost()?,
+            Part::Faketime => drop(clock::library()?),
+            Part::Cgroup => drop(memory::Group::new("try")?),
+        }
+    }
+    Ok(())
+}
+
 /// Whether a name is that of a program, as a shell would find it.
-fn is_program(name: &Path) -> bool {
+pub(crate) fn is_program(name: &Path) -> bool {
     if name.components().count() > 1 {
         return name.exists();
     }

@@ -76,9 +76,20 @@ impl RedisPair {
 
     /// SIGKILL to the one that serves, a moment without it, and a new start with its files.
     pub(crate) async fn kill_and_start(&self, pause: Duration) -> anyhow::Result<()> {
+        self.kill().await?;
+        sleep(pause).await;
+        self.start_again().await
+    }
+
+    /// SIGKILL to the one that serves; nobody answers until it is started again.
+    pub(crate) async fn kill(&self) -> anyhow::Result<()> {
         self.serving().signal(Signal::KILL)?;
         self.serving().ended().await?;
-        sleep(pause).await;
+        Ok(())
+    }
+
+    /// The one that served is there again, with its files.
+    pub(crate) async fn start_again(&self) -> anyhow::Result<()> {
         self.launch(self.serving.load(Ordering::Relaxed), None).await
     }
 

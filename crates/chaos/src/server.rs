@@ -2,6 +2,7 @@
 //! every kind, and the Redis that its cameras read.
 
 use std::{
+    ffi::OsString,
     fs::{self, OpenOptions},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -29,6 +30,15 @@ pub(crate) struct Server {
     binary: PathBuf,
     settings: Vec<String>,
     folder: TempDir,
+}
+
+/// What a start may have other than usual.
+#[derive(Debug, Default)]
+pub(crate) struct Surroundings {
+    /// Where its log goes.
+    pub(crate) log: Option<PathBuf>,
+    /// Variables of its environment.
+    pub(crate) variables: Vec<(&'static str, OsString)>,
 }
 
 impl Server {
@@ -86,19 +96,33 @@ impl Server {
         self.folder.path()
     }
 
+    /// A file for whoever does harm, gone with the server's.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Where the server writes its log.
     pub(crate) fn log(&self) -> PathBuf {
-        self.folder.path().join("server.log")
+        self.file("server.log")
     }
 
     pub(crate) async fn start_server(&self) -> anyhow::Result<()> {
-        self.launch_server()?;
+        self.start_in(&Surroundings::default()).await
+    }
+
+    pub(crate) async fn start_in(&self, around: &Surroundings) -> anyhow::Result<()> {
+        self.launch(around)?;
         self.ready().await
     }
 
     /// Starts it and does not wait.
     pub(crate) fn launch_server(&self) -> anyhow::Result<()> {
-        let log = OpenOptions::new().create(true).append(true).open(self.log())?;
+        self.launch(&Surroundings::default())
+    }
+
+    fn launch(&self, around: &Surroundings) -> anyhow::Result<()> {
+        let log = around.log.clone().unwrap_or_else(|| self.log());
+        let log = OpenOptions::new().create(true).append(true).open(log)?;
         let child = Command::new(&self.binary)
             .args(["serve", "--stop-with-stdin", "--config"])
             .arg(self.folder.path().join("paceline.toml"))
@@ -106,6 +130,7 @@ impl Server {
             .env("RUST_LOG", "info")
             // Each of its threads wants memory, of which the worker may not have much.
             .env("OPENBLAS_NUM_THREADS", "1")
+            .envs(around.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log)

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use paceline_ingest::{Label, Shards};
+use paceline_ingest::{Label, ShardId, Shards};
 use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, RedisResult, aio::MultiplexedConnection};
 use tokio::time::{Instant, sleep, timeout};
@@ -55,6 +55,7 @@ struct Frames {
     lost_at: Option<Instant>,
     n_results: u64,
     n_repeats: u64,
+    n_trimmed: u64,
 }
 
 #[derive(Debug)]
@@ -86,6 +87,10 @@ impl Film {
         self.frames.lock().n_repeats
     }
 
+    pub(crate) fn n_trimmed(&self) -> u64 {
+        self.frames.lock().n_trimmed
+    }
+
     /// Redis has lost what it had not copied: frames may be gone, and results, which then come
     /// again.
     pub(crate) fn lose_uncopied(&self) {
@@ -95,6 +100,23 @@ impl Film {
         frames.doubtful.extend(lost);
         frames.newest.clear();
         frames.lost_at = Some(Instant::now());
+    }
+
+    /// Redis has lost everything: frames without a result may never have one.
+    pub(crate) fn lose_all(&self) {
+        let mut frames = self.frames.lock();
+        let lost = std::mem::take(&mut frames.open);
+        frames.doubtful.extend(lost.into_keys());
+    }
+
+    /// Somebody has trimmed these away before they were settled: there must be no result, ever.
+    pub(crate) fn trimmed(&self, numbers: &[u64]) {
+        let mut frames = self.frames.lock();
+        for number in numbers {
+            frames.open.remove(number);
+            frames.doubtful.remove(number);
+        }
+        frames.n_trimmed += u64::try_from(numbers.len()).unwrap_or(0);
     }
 
     /// What one result means.
@@ -191,13 +213,23 @@ pub(crate) async fn film(stage: &Stage, film: &Film) {
     }
 }
 
+/// Shards that have a camera.
+fn used(shards: &Shards) -> impl Iterator<Item = ShardId> {
+    let used: BTreeSet<ShardId> =
+        (0..CAMERAS).map(|camera| shards.of(&format!("cam-{camera}"))).collect();
+    used.into_iter()
+}
+
+/// The streams that frames are added to.
+pub(crate) fn streams(shards: &Shards) -> Vec<String> {
+    used(shards).map(|shard| shards.frames(shard)).collect()
+}
+
 /// Reads results until told to stop and everything has come, or for as long as is reasonable.
 pub(crate) async fn watch(stage: &Stage, film: &Film) {
     let Some(pair) = &stage.server.redis else { return };
     let shards = Shards::new("paceline".to_owned(), SHARDS);
-    let cameras: BTreeSet<String> =
-        (0..CAMERAS).map(|camera| shards.results(shards.of(&format!("cam-{camera}")))).collect();
-    let keys: Vec<String> = cameras.into_iter().collect();
+    let keys: Vec<String> = used(&shards).map(|shard| shards.results(shard)).collect();
     let mut ids = vec!["0".to_owned(); keys.len()];
     let mut over = None;
     loop {
@@ -265,4 +297,43 @@ async fn read(
             .await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn film(numbers: std::ops::Range<u64>) -> Film {
+        let film = Film::default();
+        for number in numbers {
+            let sent = Sent { at: Instant::now(), is_copied: false };
+            film.frames.lock().open.insert(number, sent);
+        }
+        film
+    }
+
+    fn result(film: &Film, number: u64) -> Result<Instant, String> {
+        film.result(&format!("1-0 {number} 5 cam-0"), &number.to_le_bytes())
+    }
+
+    #[test]
+    fn a_frame_that_was_trimmed_away_needs_no_result_and_must_have_none() {
+        let film = film(1..4);
+        film.trimmed(&[1, 3]);
+
+        assert_eq!((film.n_open(), film.n_trimmed()), (1, 2));
+        assert!(result(&film, 2).is_ok());
+        assert!(result(&film, 3).is_err());
+        assert_eq!(film.n_open(), 0);
+    }
+
+    #[test]
+    fn a_frame_that_redis_lost_needs_no_result_and_may_have_one() {
+        let film = film(1..4);
+        film.lose_all();
+
+        assert_eq!(film.n_open(), 0);
+        assert!(result(&film, 2).is_ok());
+        assert!(result(&film, 2).is_err(), "but not two");
+    }
 }

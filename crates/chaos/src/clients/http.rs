@@ -63,6 +63,12 @@ pub(crate) async fn send(
     Ok((status, response.into_body().collect().await?.to_bytes()))
 }
 
+/// What a server says of itself.
+pub(crate) async fn read(at: SocketAddr, path: &str) -> anyhow::Result<(u16, Value)> {
+    let (status, body) = send(at, path, None, "", Bytes::new()).await?;
+    Ok((status, serde_json::from_slice(&body)?))
+}
+
 pub(crate) async fn post(at: SocketAddr, path: &str, body: &Value) -> anyhow::Result<(u16, Value)> {
     let (status, body) = send(at, path, None, "POST", body.to_string().into()).await?;
     Ok((status, serde_json::from_slice(&body)?))

@@ -41,6 +41,15 @@ pub(crate) async fn simple_on_and_on(stage: Stage, seed: u64) {
     }
 }
 
+/// One round of so many samples, at once.
+pub(crate) async fn simple(at: SocketAddr, n_samples: usize) -> Outcome {
+    let audio = vec![0; n_samples * 2];
+    match talk(at, "simple", &audio, &[audio.len()]).await {
+        Ok(heard) => heard.judge(|heard| every_sample(heard, n_samples)),
+        Err(error) => Outcome::Cut(error.to_string()),
+    }
+}
+
 /// One voice over and over, cut differently each time: the utterances must be the same.
 pub(crate) async fn segmented_on_and_on(stage: Stage, seed: u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);

@@ -1,13 +1,20 @@
 //! Models that fail, panic, are replaced, or are asked for more than they can do.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use anyhow::ensure;
 use futures_util::future::join_all;
 use serde_json::json;
+use tokio::time::{Instant, sleep};
 
 use super::Scene;
 use crate::{clients::http, ledger::Outcome};
+
+/// What a call takes that nobody behind it can wait for; the row's length says it.
+const HANGS_MS: i64 = 3000;
+/// How long those can wait, and by when all of them must know.
+const WAITS: Duration = Duration::from_millis(300);
+const TOLD: Duration = Duration::from_secs(2);
 
 pub(super) async fn fails(scene: &Scene) -> anyhow::Result<()> {
     mixed(scene, "failing").await
@@ -90,5 +97,49 @@ pub(super) async fn deadlines(scene: &Scene) -> anyhow::Result<()> {
         ensure!(status != 200, "an answer after its deadline: {body}");
         ensure!(body["code"] == "deadline_exceeded", "{status} {body}");
     }
+    Ok(())
+}
+
+/// Whether a model is being asked now.
+async fn is_at_work(scene: &Scene, model: &str) -> anyhow::Result<bool> {
+    let (_, about) = http::read(scene.server.http, &format!("/v1/models/{model}/explain")).await?;
+    Ok(about["busy"].as_u64().is_some_and(|n| n != 0))
+}
+
+pub(super) async fn hangs(scene: &Scene) -> anyhow::Result<()> {
+    let at = scene.server.http;
+    let long: Vec<i64> = (0..HANGS_MS).collect();
+    let hanging = http::plain(at, "hanging", &long);
+    let behind = async {
+        // Behind it for certain: the model says that it is at work.
+        let began = Instant::now();
+        while !is_at_work(scene, "hanging").await? {
+            ensure!(began.elapsed() < TOLD, "the model is not asked");
+            sleep(Duration::from_millis(5)).await;
+        }
+        let began = Instant::now();
+        let asked = (0..16).map(|n| async move {
+            let body = json!({
+                "inputs": [{ "name": "INPUT", "datatype": "INT64", "shape": [1, 1], "data": [n] }],
+                "parameters": { "timeout": WAITS.as_micros() } });
+            http::post(at, "/v2/models/hanging/infer", &body).await
+        });
+        for answer in join_all(asked).await {
+            let (status, body) = answer?;
+            ensure!(
+                body["code"] == "deadline_exceeded",
+                "behind a call that hangs: {status} {body}"
+            );
+        }
+        let told = began.elapsed();
+        ensure!(told < TOLD, "they were told after {told:?}, and could wait {WAITS:?}");
+        Ok(())
+    };
+    let (hanging, behind) = tokio::join!(hanging, behind);
+    behind?;
+    let hanging = hanging?;
+    ensure!(hanging == Outcome::Right, "a call that took its time got {hanging:?}");
+    let after = http::plain(at, "hanging", &[7, 8]).await?;
+    ensure!(after == Outcome::Right, "after a call that hung: {after:?}");
     Ok(())
 }

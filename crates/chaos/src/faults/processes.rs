@@ -1,30 +1,53 @@
 //! What can happen to the server's process, and to the machine it runs on.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
+use bytes::Bytes;
 use futures_util::future::join_all;
 use rustix::process::{Resource, Rlimit, Signal};
+use serde_json::Value;
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     task::JoinSet,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::Scene;
 use crate::{
-    clients::{http, speech::Open},
+    clients::{
+        PATIENCE, http,
+        speech::{self, Open},
+    },
+    clock::Clock,
     ledger::Outcome,
+    memory::Group,
+    server::Surroundings,
 };
 
 /// Longest that stopping may take; `drain_timeout` in the server's configuration.
 const DRAIN: Duration = Duration::from_secs(20);
+/// How long whoever does not finish a head may have: `header_timeout`, and what a busy machine adds.
+const DAWDLES: std::ops::Range<Duration> = Duration::from_millis(1900)..Duration::from_secs(8);
+/// Seconds.
+const DAY: i64 = 24 * 60 * 60;
+/// Bytes of a row of numbers that just fits into a body, as the server's configuration has it.
+const LARGEST: usize = (1 << 20) - 4096;
+/// So many of the largest bodies at once: more than there is memory for.
+const CROWD: usize = 320;
+/// Longest that one of them sends; less than `stall_timeout` in the server's configuration.
+const SENDS: Duration = Duration::from_secs(1);
+/// What the server may take for all of them beyond what it has. They are more than that, and those
+/// that `max_body_memory` lets in need less, as JSON twenty times that.
+const SPARE: u64 = 256 << 20;
 /// Longest that workers may outlive their server.
 const ORPHANS: Duration = Duration::from_secs(5);
 
@@ -131,6 +154,136 @@ pub(super) async fn kill(scene: &Scene) -> anyhow::Result<()> {
     let ended = orphans(&workers).await;
     scene.server.start_server().await?;
     ended
+}
+
+/// Ends the server as an operator does, and starts it in other surroundings.
+async fn start_anew(scene: &Scene, around: &Surroundings) -> anyhow::Result<()> {
+    scene.server.process.signal(Signal::TERM)?;
+    let status = scene.server.process.ended().await?;
+    ensure!(status.success(), "after SIGTERM the server ended with {status}");
+    scene.server.start_in(around).await
+}
+
+/// While a server is started anew, much is excused; this is not.
+async fn serves(scene: &Scene) -> anyhow::Result<()> {
+    let at = scene.server.http;
+    let asked = (0..16_i64).map(|n| async move { http::plain(at, "slow", &[n, -n]).await });
+    for outcome in join_all(asked).await {
+        let outcome = outcome?;
+        ensure!(outcome == Outcome::Right, "a request got {outcome:?}");
+    }
+    let stream = speech::simple(at, 7001).await;
+    ensure!(stream == Outcome::Right, "a stream got {stream:?}");
+    Ok(())
+}
+
+pub(super) async fn logs_full(scene: &Scene) -> anyhow::Result<()> {
+    let full = Surroundings { log: Some("/dev/full".into()), ..Surroundings::default() };
+    start_anew(scene, &full).await?;
+    // What is wrong with these is logged, or tried to.
+    super::clients::bad_requests(scene).await?;
+    super::models::panics(scene).await?;
+    serves(scene).await?;
+    start_anew(scene, &Surroundings::default()).await
+}
+
+pub(super) async fn clock_jump(scene: &Scene) -> anyhow::Result<()> {
+    let clock = Clock::of(&scene.server);
+    start_anew(scene, &clock.surroundings()?).await?;
+    // One whose time is running while the clock jumps.
+    let dawdler = dawdle(scene.server.http);
+    let jumps = async {
+        for seconds in [3600_i32, -3600] {
+            sleep(Duration::from_millis(100)).await;
+            clock.jump(seconds)?;
+            is_off_by(scene, seconds.into()).await?;
+            super::models::deadlines(scene).await?;
+            serves(scene).await?;
+        }
+        anyhow::Ok(())
+    };
+    let (took, jumped) = tokio::join!(dawdler, jumps);
+    jumped?;
+    let took = took?;
+    ensure!(DAWDLES.contains(&took), "with a clock that jumps, a dawdler had {took:?}");
+    start_anew(scene, &Surroundings::default()).await
+}
+
+/// Sends half a head, and says how long the server waits for the rest.
+async fn dawdle(at: SocketAddr) -> anyhow::Result<Duration> {
+    let mut stream = TcpStream::connect(at).await?;
+    let began = Instant::now();
+    stream.write_all(b"GET /v2/health/live HTTP/1.1\r\nHost: local").await?;
+    let mut said = Vec::new();
+    timeout(PATIENCE, stream.read_to_end(&mut said)).await.context("it waits on and on")??;
+    Ok(began.elapsed())
+}
+
+/// Waits until the server's clock is so far from this one's, by when it says that it heard a file.
+async fn is_off_by(scene: &Scene, seconds: i64) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let path = "/v1/listen?encoding=linear16&sample_rate=16000";
+    loop {
+        let body = Bytes::from_static(speech::voice(8000));
+        let (status, heard) = http::send(scene.server.http, path, None, "POST", body).await?;
+        let heard: Value = serde_json::from_slice(&heard)?;
+        let said = heard["metadata"]["created"].as_str().and_then(time_of_day);
+        let said = said.with_context(|| format!("a file has no time: {status} {heard}"))?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+        // A clock that is off may show another day.
+        if (said - i64::try_from(now)? - seconds + 60).rem_euclid(DAY) < 120 {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < PATIENCE, "the clock is not {seconds} seconds off: {heard}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The seconds since midnight of a time such as `2026-11-17T00:36:42.419Z`.
+fn time_of_day(time: &str) -> Option<i64> {
+    let mut parts = time.get(11..19)?.split(':').map(|part| part.parse::<i64>().ok());
+    Some(parts.next()?? * 3600 + parts.next()?? * 60 + parts.next()??)
+}
+
+pub(super) async fn memory_short(scene: &Scene) -> anyhow::Result<()> {
+    let at = scene.server.http;
+    let group = Group::new(&at.port().to_string())?;
+    group.hold(scene.server.process.pid()?, SPARE)?;
+    let numbers = vec!["1234567"; LARGEST / 8].join(",");
+    let request = format!(
+        "POST /v1/models/echo/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Length: {}\r\n\r\n{{\"INPUT\":[{numbers}]}}",
+        numbers.len() + r#"{"INPUT":[]}"#.len()
+    );
+    // Nobody sends the end before all have sent the rest, so that all of it is there at once.
+    let (rest, end) = request.as_bytes().split_at(request.len() - 1);
+    let sent = (0..CROWD).map(|_| async move {
+        let mut stream = TcpStream::connect(at).await?;
+        // Who is refused need not send all of it.
+        drop(timeout(SENDS, stream.write_all(rest)).await);
+        anyhow::Ok(stream)
+    });
+    let answers = join_all(sent).await.into_iter().map(|stream| async move {
+        let (mut stream, mut answer) = (stream?, Vec::new());
+        stream.write_all(end).await.ok();
+        timeout(PATIENCE, stream.read_to_end(&mut answer)).await?.ok();
+        anyhow::Ok(String::from_utf8(answer)?)
+    });
+    let (mut n_right, mut n_refused) = (0, 0);
+    for answer in join_all(answers).await {
+        let answer = answer?;
+        if answer.starts_with("HTTP/1.1 200") && answer.contains(&numbers) {
+            n_right += 1;
+        } else if answer.starts_with("HTTP/1.1 503") {
+            n_refused += 1;
+        } else {
+            let said: String = answer.chars().take(200).collect();
+            anyhow::bail!("one of a crowd got {said:?}");
+        }
+    }
+    ensure!(group.n_killed()? == 0, "the server was killed");
+    ensure!(n_right != 0 && n_refused != 0, "{n_right} were answered and {n_refused} refused");
+    Ok(())
 }
 
 /// Fails where a worker outlives its server.

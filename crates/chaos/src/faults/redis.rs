@@ -1,17 +1,32 @@
 //! What can happen to Redis. Frames wait meanwhile; none that was confirmed may be lost.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use anyhow::ensure;
 use paceline_ingest::Shards;
 use rustix::process::Signal;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::Scene;
-use crate::clients::{PATIENCE, cameras::connect};
+use crate::{
+    clients::{
+        PATIENCE,
+        cameras::{connect, streams},
+        http, speech,
+    },
+    ledger::Outcome,
+};
 
 /// Longest that dead letters may take to show.
 const DEAD: Duration = Duration::from_secs(15);
+/// Longest that a server may take to say that Redis is away.
+const TOLD: Duration = Duration::from_secs(5);
+/// Longest that lost frames may take to be counted.
+const COUNTED: Duration = Duration::from_secs(15);
+/// How often a server may ask for groups that are gone before it has made them again: a few times
+/// for each of its streams.
+const REFUSALS: u64 = 4 * 256;
 
 async fn ask<T: redis::FromRedisValue>(scene: &Scene, words: &[&str]) -> anyhow::Result<T> {
     let mut redis = connect(scene.server.redis()?.at, PATIENCE).await?;
@@ -81,6 +96,113 @@ pub(super) async fn poison(scene: &Scene) -> anyhow::Result<()> {
         sleep(Duration::from_millis(50)).await;
     }
     Ok(())
+}
+
+pub(super) async fn late(scene: &Scene) -> anyhow::Result<()> {
+    let pair = scene.server.redis()?;
+    scene.server.process.signal(Signal::TERM)?;
+    scene.server.process.ended().await?;
+    pair.kill().await?;
+    let without = without_redis(scene).await;
+    pair.start_again().await?;
+    without
+}
+
+/// What a server must be like that has never seen Redis.
+async fn without_redis(scene: &Scene) -> anyhow::Result<()> {
+    let at = scene.server.http;
+    scene.server.start_server().await?;
+    for n in 1..=8 {
+        let asked = [
+            http::ask(at, http::Door::Plain, &[n, -n]).await,
+            speech::simple(at, usize::try_from(n)? * 7001).await,
+        ];
+        ensure!(asked.iter().all(|outcome| *outcome == Outcome::Right), "it says {asked:?}");
+    }
+    let began = Instant::now();
+    loop {
+        let health = cameras(scene).await?;
+        if health["source_up"] == false && !health["problem"].is_null() {
+            return Ok(());
+        }
+        ensure!(began.elapsed() < TOLD, "there is no Redis, and health is {health}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What the server says of its cameras' health.
+pub(super) async fn cameras(scene: &Scene) -> anyhow::Result<Value> {
+    let (status, mut about) = http::read(scene.server.http, "/v1/cameras").await?;
+    ensure!(status == 200, "cameras: {status} {about}");
+    Ok(about["health"].take())
+}
+
+pub(super) async fn flush(scene: &Scene) -> anyhow::Result<()> {
+    let logged = fs::metadata(scene.server.log())?.len();
+    let n_refused = refusals(scene).await?;
+    ask::<()>(scene, &["FLUSHALL"]).await?;
+    scene.film.lose_all();
+    let n_results = scene.film.n_results();
+    let began = Instant::now();
+    // Of the frames that come now, some must have results before the leases would have run out.
+    while scene.film.n_results() < n_results + 100 {
+        ensure!(began.elapsed() < PATIENCE, "no results after everything was deleted");
+        sleep(Duration::from_millis(10)).await;
+    }
+    // Whichever it misses first: what it read by, or that it may.
+    let log = fs::read(scene.server.log())?;
+    let log = String::from_utf8_lossy(log.get(usize::try_from(logged)?..).unwrap_or_default());
+    let says = ["the consumer group was gone", "the lease was lost"];
+    let is_told = says.iter().any(|says| log.contains(says));
+    ensure!(is_told, "everything was deleted, and the log does not say so");
+    let n_refused = refusals(scene).await? - n_refused;
+    ensure!(n_refused <= REFUSALS, "Redis was asked {n_refused} times for groups that are gone");
+    Ok(())
+}
+
+/// How often somebody has asked for a group that there is not.
+async fn refusals(scene: &Scene) -> anyhow::Result<u64> {
+    let said: String = ask(scene, &["INFO", "errorstats"]).await?;
+    let count = said.lines().find_map(|line| line.strip_prefix("errorstat_NOGROUP:count="));
+    Ok(count.map_or(Ok(0), |count| count.trim().parse())?)
+}
+
+pub(super) async fn trim(scene: &Scene) -> anyhow::Result<()> {
+    let shards = shards();
+    let before = lost(scene, &shards).await?;
+    let mut redis = connect(scene.server.redis()?.at, PATIENCE).await?;
+    let streams = streams(&shards);
+    let mut script = redis::cmd("EVAL");
+    script.arg(include_str!("trim.lua")).arg(streams.len()).arg(streams);
+    let (began, mut n_trimmed) = (Instant::now(), 0);
+    while n_trimmed < 20 {
+        let numbers: Vec<u64> = script.query_async(&mut redis).await?;
+        scene.film.trimmed(&numbers);
+        n_trimmed += u64::try_from(numbers.len())?;
+        ensure!(began.elapsed() < PATIENCE, "only {n_trimmed} frames were there to be trimmed");
+        sleep(Duration::from_millis(3)).await;
+    }
+    let began = Instant::now();
+    loop {
+        let n_lost = lost(scene, &shards).await? - before;
+        if n_lost == n_trimmed {
+            return Ok(());
+        }
+        ensure!(n_lost < n_trimmed, "{n_trimmed} were trimmed away, and {n_lost} count as lost");
+        ensure!(began.elapsed() < COUNTED, "of {n_trimmed} trimmed, {n_lost} count as lost");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// How many frames Redis says were lost.
+async fn lost(scene: &Scene, shards: &Shards) -> anyhow::Result<u64> {
+    let mut redis = connect(scene.server.redis()?.at, PATIENCE).await?;
+    let mut commands = redis::pipe();
+    for shard in shards.all() {
+        commands.cmd("HGET").arg(shards.ledger(shard)).arg("lost");
+    }
+    let counts: Vec<Option<u64>> = commands.query_async(&mut redis).await?;
+    Ok(counts.into_iter().flatten().sum())
 }
 
 fn shards() -> Shards {
