@@ -1,6 +1,6 @@
-//! WebSockets, as all protocols use them that come over one: `upgrade` makes a socket of a request, if
-//! there is a place for one more stream. What is said over it is `crate::speech`'s and
-//! `crate::speak`'s; only `frames`, which tells of a camera's, is here.
+//! Sockets, for all protocols that come over a WebSocket: `upgrade` makes one of a request, if there is
+//! a place for one more stream. What is said over it is `crate::speech`'s and `crate::speak`'s; only
+//! `frames` is here, which carries those of a camera.
 
 mod frames;
 mod held;

@@ -126,7 +126,12 @@ impl Orders {
     }
 
     pub(super) fn next(&mut self) -> Option<Order> {
-        self.list.pop_front()
+        let order = self.list.pop_front();
+        if order.is_none() {
+            // Most streams are idle, and hold nothing for orders to come.
+            self.list.shrink_to_fit();
+        }
+        order
     }
 
     pub(super) fn forget(&mut self) {

@@ -2,7 +2,7 @@
 
 use paceline_pipeline::{
     Model,
-    speech::{Event, RATE, Report, Span},
+    speech::{Event, Lost, RATE, Report, Span},
 };
 use paceline_types::{ErrorCode, Tensor};
 use serde::Serialize;
@@ -108,12 +108,13 @@ impl Writer {
                         (*channel, segment)
                     }
                     Err(error) => {
-                        return self.lost(*channel, span, error.code, &error.message, orders);
+                        let lost = lost(span, error.code, &error.message);
+                        return self.write(*channel, lost, orders);
                     }
                 }
             }
-            Event::Lost { channel, span, lost, .. } => {
-                return self.lost(*channel, span, lost.code, &lost.message, orders);
+            Event::Lost { channel, span, lost: Lost { code, message }, .. } => {
+                (*channel, lost(span, *code, message))
             }
             Event::Undecodable(error) => {
                 return self.error(error.code(), &error.to_string(), orders);
@@ -149,22 +150,15 @@ impl Writer {
         self.write(0, body, orders);
     }
 
-    fn lost(
-        &self,
-        channel: usize,
-        span: &Span,
-        code: ErrorCode,
-        message: &str,
-        orders: &mut Orders,
-    ) {
-        let (start_time, end_time) = span.seconds();
-        let part = Some(Part { start_time, end_time });
-        self.write(channel, Body::Error { message, code: code.as_str(), part }, orders);
-    }
-
     fn write(&self, channel: usize, body: Body<'_>, orders: &mut Orders) {
         orders.say(&Reply { body, channel, request_id: self.request_id.as_deref() });
     }
+}
+
+/// A part has no result.
+fn lost<'a>(span: &Span, code: ErrorCode, message: &'a str) -> Body<'a> {
+    let (start_time, end_time) = span.seconds();
+    Body::Error { message, code: code.as_str(), part: Some(Part { start_time, end_time }) }
 }
 
 /// The model's outputs by name.
