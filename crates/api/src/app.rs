@@ -8,7 +8,7 @@ use std::sync::{
 use futures_util::future::BoxFuture;
 use paceline_pipeline::{CameraControl, Control, Models};
 
-use crate::{live::Live, ws::Streams};
+use crate::{http::Bodies, live::Live, ws::Streams};
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -21,8 +21,8 @@ pub struct App {
     pub control: Arc<dyn Control>,
     /// Who reads cameras, where somebody does.
     pub cameras: Option<Arc<dyn CameraControl>>,
-    /// Largest request in bytes.
-    pub max_body: usize,
+    /// Bodies of requests.
+    pub bodies: Bodies,
     /// Who writes the page of metrics, if anybody does.
     pub metrics: Option<Arc<dyn Exposition>>,
     /// What streams of audio need.

@@ -48,7 +48,7 @@ pub(crate) use self::methods::is_stream;
 ///
 /// When the descriptors for reflection are damaged.
 pub fn router(app: App, gate: Gate, stop: CancellationToken) -> Result<Router, DescriptorError> {
-    let max_message = app.max_body;
+    let max_message = app.bodies.max;
     let guard = Guard::new(Arc::new(gate), Wire::Grpc, METHODS.iter().copied());
     let health = HealthServer::new(Health::new(app.clone(), stop.clone()));
     let frames = CamerasServer::new(Frames::new(app.clone(), stop.clone()))

@@ -16,12 +16,12 @@ mod plain;
 mod request_id;
 mod serve;
 pub(crate) mod value;
+mod whole;
 
 use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::DefaultBodyLimit,
     routing::{MethodRouter, delete, get, post},
 };
 
@@ -43,6 +43,8 @@ pub(crate) use serve::accept;
 pub use serve::{Budget, Listener, Listening, Places, ServeLimits, serve};
 #[cfg(any(test, feature = "fuzz"))]
 pub use value::plain_value;
+pub use whole::Bodies;
+pub(crate) use whole::Whole;
 
 /// A path, what it needs, and what answers there.
 type Route = (&'static str, Needs, MethodRouter<App>);
@@ -136,15 +138,12 @@ pub(crate) fn marked<S: Clone + Send + Sync + 'static>(
 
 /// Every route, behind `gate`. Built apart from the listener, so that tests need no port.
 pub fn router(app: App, gate: Arc<Gate>) -> Router {
-    let max_body = app.max_body;
     let guard = Guard::new(Arc::clone(&gate), Wire::Http, needs());
     routes()
         .into_iter()
         .fold(Router::new(), |router, (path, _, answer)| router.route(path, answer))
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
-        // The limit is on what a body unpacks to, so a small bomb is no larger than a large body.
-        .layer(DefaultBodyLimit::max(max_body))
         .layer(RequestDecompressionLayer::new())
         .layer(CompressionLayer::new())
         // ORDER: refusals carry the request's id, and pages may read them.

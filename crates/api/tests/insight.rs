@@ -10,7 +10,11 @@ use axum::{
     body::{Body, to_bytes},
     http::{Request, StatusCode},
 };
-use paceline_api::{App, Readiness, gate::Gate, http};
+use paceline_api::{
+    App, Readiness,
+    gate::Gate,
+    http::{self, Bodies},
+};
 use paceline_backend::{Ragged, Simulated, simulated};
 use paceline_pipeline::{
     Answer, Blueprint, Control, Known, Mode, Model, Models, SequenceLimits, VersionPolicy,
@@ -62,7 +66,7 @@ fn door() -> Router {
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
         cameras: None,
-        max_body: 1 << 20,
+        bodies: Bodies::new(1 << 20, 1 << 20),
         live: Arc::default(),
         metrics: None,
     };

@@ -10,7 +10,11 @@ use axum::{
     body::{Body, to_bytes},
     http::{Method, Request, StatusCode, header::ALLOW},
 };
-use paceline_api::{App, Readiness, gate::Gate, http};
+use paceline_api::{
+    App, Readiness,
+    gate::Gate,
+    http::{self, Bodies},
+};
 use paceline_pipeline::{Answer, Control, Known, Models};
 use serde_json::Value;
 use tower::ServiceExt as _;
@@ -40,7 +44,7 @@ fn router() -> Router {
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
         cameras: None,
-        max_body: 1 << 20,
+        bodies: Bodies::new(1 << 20, 1 << 20),
         live: Arc::default(),
         metrics: None,
     };

@@ -10,7 +10,10 @@ use axum::{
     body::{Body, to_bytes},
     http::Request,
 };
-use paceline_api::{App, Readiness, http};
+use paceline_api::{
+    App, Readiness,
+    http::{self, Bodies},
+};
 use paceline_backend::{Backend, BackendError, Call, Outputs, Ragged, Simulated, simulated};
 use paceline_pipeline::{
     Answer, Blueprint, Control, Known, Mode, Model, Models, SequenceLimits, VersionPolicy,
@@ -95,7 +98,7 @@ impl Door {
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(Nothing),
             cameras: None,
-            max_body: 1 << 20,
+            bodies: Bodies::new(1 << 20, 1 << 20),
             live: Arc::default(),
             metrics: None,
         };

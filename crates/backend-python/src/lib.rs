@@ -4,10 +4,10 @@
 //! cross in shared memory: sealed anonymous files, made here and handed over by descriptor. What
 //! goes through the socket are small messages of one size.
 //!
-//! The worker runs a stranger's code, so what it says is checked like any input from outside. Its
-//! memory is never mapped here: a reply is copied out once with one bounded read, and only the
-//! copy is looked at. So nothing changes after it was checked, a worker cannot make the server
-//! fault, and there is no `unsafe` in this crate.
+//! The worker runs a stranger's code, so what it says is checked like any input from outside. No
+//! part of its memory is ever borrowed here: a reply is copied out once, within bounds that the
+//! worker cannot move, and only the copy is looked at. So nothing changes after it was checked, a
+//! worker cannot make the server fault, and there is no `unsafe` in this crate.
 //!
 //! A `supervisor` owns each process: it starts it, watches it, ends it when a call
 //! hangs, and starts it again. The executor's thread and the supervisor meet at a `desk`.
@@ -29,7 +29,6 @@ mod package;
 mod process;
 mod restarts;
 mod segment;
-mod spare;
 mod supervisor;
 
 pub use backend::PythonBackend;

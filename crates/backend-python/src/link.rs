@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use paceline_backend::{Early, EarlyOutputs, Outputs, Piece, Stacked};
-use paceline_types::{DType, Tensor};
+use paceline_types::{DType, Spare, Tensor};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -27,12 +27,14 @@ use crate::{
     message::{FrameAt, Order, Report, SIZE, Violation},
     package,
     segment::{MAX, Segment},
-    spare::Spare,
 };
 
 /// How long a thread that serves clients waits for a worker before it steps aside: much longer than
 /// an instant call takes, much shorter than anybody would notice.
 const SOON: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// Most bytes of memory that results are copied into that wait to be used again. Answers that are on
+/// their way to slow clients are many.
+const MAX_SPARE: usize = 128 << 20;
 /// Longest text that a worker may send.
 const MAX_TEXT: usize = 4096;
 /// Longest declaration that a worker may send.
@@ -128,7 +130,7 @@ impl Link {
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(io::Error::from)?;
         let (requests, results) = (Segment::create(0)?, Segment::create(0)?);
-        let spare = Spare::default();
+        let spare = Spare::new(MAX_SPARE);
         let mut link = Self { socket: ours, requests, results, spare, n_asked: 0, patience };
         link.be_patient(patience)?;
         let (program, n_bytes) = package::program()?;
@@ -226,7 +228,6 @@ impl Link {
 
     /// Writes a call's inputs into shared memory and says how long their table is.
     fn write(&mut self, inputs: &[Input<'_>]) -> Result<usize, CallError> {
-        const GAP: &[u8] = &[0; 64];
         let sizes = inputs.iter().map(|input| {
             let n_bytes = input.pieces.iter().map(|piece| piece.len()).sum();
             (input.dtype, input.shape, n_bytes)
@@ -237,18 +238,14 @@ impl Link {
                 .map_err(|error| CallError::Model(error.to_string()))?;
             self.hand_over(Order::Requests(self.requests.size()), self.requests.as_fd())?;
         }
-        let mut pieces: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
-        pieces.push(IoSlice::new(&layout.table));
-        let mut end = layout.table.len();
+        self.requests.write(0, &layout.table).map_err(Lost::System)?;
         for (input, &offset) in inputs.iter().zip(&layout.offsets) {
-            pieces.push(IoSlice::new(&GAP[..offset - end]));
-            end = offset;
+            let mut at = offset;
             for piece in &input.pieces {
-                pieces.push(IoSlice::new(piece));
-                end += piece.len();
+                self.requests.write(at, piece).map_err(Lost::System)?;
+                at += piece.len();
             }
         }
-        self.requests.write(&mut pieces).map_err(Lost::System)?;
         Ok(layout.table.len())
     }
 
@@ -372,7 +369,7 @@ mod tests {
     /// A worker's end that has already said all that it will ever say, and then left.
     fn against(said: &[Vec<u8>], results: &[u8]) -> Result<Outputs, CallError> {
         let (mut link, theirs) = Link::pair(Duration::from_secs(5)).unwrap();
-        link.results.write(&mut [IoSlice::new(results)]).unwrap();
+        link.results.write(0, results).unwrap();
         for message in said {
             send(&theirs, message, SendFlags::NOSIGNAL).unwrap();
         }

@@ -1,10 +1,7 @@
 //! The Python package, carried along, so that a worker always speaks the server's version and the
 //! user installs nothing but `NumPy`.
 
-use std::{
-    collections::BTreeMap,
-    io::{self, IoSlice},
-};
+use std::{collections::BTreeMap, io};
 
 use crate::segment::Segment;
 
@@ -31,6 +28,6 @@ pub(crate) fn program() -> io::Result<(Segment, usize)> {
     let boot = include_str!("../../../python/paceline/boot.py");
     let program = format!("{boot}\nSOURCES = {sources}\n");
     let segment = Segment::create(program.len())?;
-    segment.write(&mut [IoSlice::new(program.as_bytes())])?;
+    segment.write(0, program.as_bytes())?;
     Ok((segment, program.len()))
 }

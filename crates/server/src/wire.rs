@@ -5,7 +5,7 @@ use std::{collections::HashMap, future::Future, net::SocketAddr, sync::Arc};
 use paceline_api::{
     App, Readiness,
     grpc::{self, DescriptorError},
-    http::{self, Budget, Entrance, Listening, Places, ServeLimits},
+    http::{self, Bodies, Budget, Entrance, Listening, Places, ServeLimits},
     live::Live,
     speech::{vosk, wyoming},
     tls::Tls,
@@ -119,7 +119,7 @@ impl Server {
             readiness: Arc::clone(&readiness),
             control: Arc::new(repository),
             cameras: cameras.clone().map(|cameras| Arc::new(cameras) as Arc<dyn CameraControl>),
-            max_body: server.max_body,
+            bodies: Bodies::new(server.max_body, server.max_body_memory),
             metrics: Some(Arc::clone(&metrics) as _),
             streams: streams.clone(),
             live: Arc::clone(&live),

@@ -23,11 +23,13 @@ mod dtype;
 #[cfg(feature = "serde")]
 pub mod duration;
 mod signature;
+mod spare;
 mod tensor;
 mod trace;
 
 pub use code::ErrorCode;
 pub use dtype::{DType, UnknownDType};
 pub use signature::{Dim, MismatchError, Signature, TensorSpec};
+pub use spare::{Room, Spare};
 pub use tensor::{Shape, Tensor, TensorError};
 pub use trace::TraceContext;

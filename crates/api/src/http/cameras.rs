@@ -4,11 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    body::Bytes,
-    extract::{
-        Path, Query, State,
-        rejection::{BytesRejection, QueryRejection},
-    },
+    extract::{Path, Query, State, rejection::QueryRejection},
     http::{HeaderMap, HeaderValue, header::CONTENT_TYPE},
     response::{IntoResponse as _, Response},
 };
@@ -18,7 +14,7 @@ use paceline_pipeline::{
 use paceline_types::ErrorCode;
 use serde::{Deserialize, Serialize};
 
-use super::{ApiError, App};
+use super::{ApiError, App, Whole};
 
 /// Cameras that are listed at once, unless somebody asks for fewer.
 const PAGE: usize = 1000;
@@ -179,7 +175,7 @@ pub(super) async fn resume(
 /// `PUT /v1/cameras`.
 pub(super) async fn reconcile(
     State(app): State<App>,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<Json<Changed>, ApiError> {
     let cameras = control(&app)?;
     let Wanted { cameras: wanted } = read(&body?)?;
@@ -203,7 +199,7 @@ pub(super) async fn push(
     Path(camera): Path<String>,
     taken: Result<Query<Taken>, QueryRejection>,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<Response, ApiError> {
     let cameras = control(&app)?;
     let Taken { taken_ms } = asked(taken)?;
@@ -244,7 +240,7 @@ pub(super) async fn dead_letters(
 /// `POST /v1/dead-letters/replay`.
 pub(super) async fn replay(
     State(app): State<App>,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<Json<Replayed>, ApiError> {
     let cameras = control(&app)?;
     let Named { ids } = read(&body?)?;

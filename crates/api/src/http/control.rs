@@ -2,14 +2,13 @@
 
 use axum::{
     Json,
-    body::Bytes,
-    extract::{Path, State, rejection::BytesRejection},
+    extract::{Path, State},
 };
 use paceline_types::ErrorCode;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use super::{ApiError, App, metadata::ModelPath};
+use super::{ApiError, App, Whole, metadata::ModelPath};
 use crate::oip::{
     describe::repository,
     meta::{ModelState, RepositoryEntry},
@@ -35,7 +34,7 @@ struct ControlRequest {
 
 pub(super) async fn index(
     State(app): State<App>,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<Json<Vec<RepositoryEntry>>, ApiError> {
     let IndexRequest { ready } = read(&body?)?;
     let mut entries = repository(app.control.known());
@@ -46,7 +45,7 @@ pub(super) async fn index(
 pub(super) async fn load(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<Json<Done>, ApiError> {
     let ControlRequest { parameters } = read(&body?)?;
     refuse(parameters.keys().next())?;
@@ -57,7 +56,7 @@ pub(super) async fn load(
 pub(super) async fn unload(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<Json<Done>, ApiError> {
     let ControlRequest { parameters } = read(&body?)?;
     // Models have no dependents here, so either answer to that question is right.

@@ -5,7 +5,7 @@
 //! those (its body is not packed, it comes from no browser's page) goes straight to the handlers
 //! that the router has too, past the same gate.
 
-use std::{convert::Infallible, pin::pin, sync::Arc};
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     Router,
@@ -18,7 +18,6 @@ use axum::{
     routing::future::RouteFuture,
 };
 use futures_util::future::{BoxFuture, Either};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use tower::Service as _;
 
 use super::{ApiError, App, INFER, infer, metadata::ModelPath, plain, request_id::Marks};
@@ -89,7 +88,7 @@ impl Straight {
             let response = match admitted {
                 Ok(known) => {
                     let client = Some(known.unwrap_or(client));
-                    let body = read(body, self.app.max_body).await;
+                    let body = self.app.bodies.read(body).await;
                     match target {
                         Target::Plain(path) => {
                             plain::answer(&self.app, &path, &head, client, body).await
@@ -137,52 +136,9 @@ impl Target {
     }
 }
 
-/// A body, whole. Each part but an only one is copied as it comes, while it is in the processor's
-/// caches, and its memory is there for the next.
-async fn read<B>(body: B, max: usize) -> Result<Bytes, ApiError>
-where
-    B: HttpBody<Data = Bytes>,
-    B::Error: Into<axum::BoxError>,
-{
-    let mut body = pin!(Limited::new(body, max));
-    let (mut only, mut whole) = (Bytes::new(), Vec::new());
-    while let Some(frame) = body.frame().await {
-        let data = match frame {
-            Ok(frame) => frame.into_data().unwrap_or_default(),
-            Err(error) if error.is::<LengthLimitError>() => return Err(ApiError::too_large()),
-            Err(error) => return Err(ApiError::unread(&*error)),
-        };
-        if only.is_empty() && whole.is_empty() {
-            only = data;
-            continue;
-        }
-        if whole.is_empty() {
-            let left = usize::try_from(body.size_hint().lower()).unwrap_or(max).min(max);
-            whole.reserve(only.len() + data.len() + left);
-            whole.extend_from_slice(&std::mem::take(&mut only));
-        }
-        whole.extend_from_slice(&data);
-    }
-    Ok(if whole.is_empty() { only } else { whole.into() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn a_body_is_the_same_in_any_number_of_parts() {
-        let body = |parts: &[&'static str]| {
-            let parts = parts.iter().map(|part| Ok::<_, Infallible>(Bytes::from(*part)));
-            axum::body::Body::from_stream(futures_util::stream::iter(parts.collect::<Vec<_>>()))
-        };
-
-        for parts in [&["body"][..], &["b", "ody"], &["", "bo", "", "d", "y", ""]] {
-            assert_eq!(read(body(parts), 4).await.unwrap(), "body");
-        }
-        assert_eq!(read(body(&[]), 4).await.unwrap(), "");
-        assert!(read(body(&["bo", "dy", "!"]), 4).await.is_err());
-    }
 
     fn target(method: Method, path: &str) -> Option<Target> {
         Target::of(&Request::builder().method(method).uri(path).body(()).unwrap())

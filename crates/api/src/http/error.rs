@@ -2,7 +2,6 @@
 
 use axum::{
     Json,
-    extract::rejection::BytesRejection,
     http::{
         HeaderValue, Method, StatusCode, Uri,
         header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE},
@@ -96,15 +95,6 @@ impl ApiError {
             return Self::new(ErrorCode::Overloaded, NoMemory::MESSAGE);
         }
         Self::new(ErrorCode::InvalidInput, format!("the request body could not be read: {why}"))
-    }
-}
-
-impl From<BytesRejection> for ApiError {
-    fn from(rejection: BytesRejection) -> Self {
-        if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-            return Self::too_large();
-        }
-        Self::unread(&rejection)
     }
 }
 

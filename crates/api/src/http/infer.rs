@@ -2,12 +2,12 @@
 
 use axum::{
     body::{Body, Bytes},
-    extract::{Path, State, rejection::BytesRejection},
+    extract::{Path, State},
     http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE, request::Parts},
     response::Response,
 };
 
-use super::{ApiError, App, metadata::ModelPath, pieces};
+use super::{ApiError, App, Whole, metadata::ModelPath, pieces};
 use crate::{
     client::Client,
     oip::{
@@ -25,10 +25,10 @@ pub(super) async fn infer(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
     head: Parts,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<Response, ApiError> {
     let client = Client::of(&head.extensions);
-    answer(&app, path, &head.headers, client, body.map_err(ApiError::from)).await
+    answer(&app, path, &head.headers, client, body).await
 }
 
 /// The same, however the request came here.

@@ -10,7 +10,7 @@ use std::{convert::Infallible, sync::Arc};
 use axum::{
     Json,
     body::Bytes,
-    extract::{Path, Query, State, rejection::BytesRejection},
+    extract::{Path, Query, State},
     http::request::Parts,
     response::{
         IntoResponse as _, Response,
@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 use smallvec::SmallVec;
 
 use super::{
-    ApiError, App,
+    ApiError, App, Whole,
     metadata::ModelPath,
     value::{from_tensor, to_tensor},
 };
@@ -58,10 +58,10 @@ pub(super) async fn infer(
     State(app): State<App>,
     Path(path): Path<ModelPath>,
     head: Parts,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<Response, ApiError> {
     let client = Client::of(&head.extensions);
-    answer(&app, &path, &head, client, body.map_err(ApiError::from)).await
+    answer(&app, &path, &head, client, body).await
 }
 
 /// The same, however the request came here.

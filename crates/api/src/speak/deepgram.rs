@@ -2,11 +2,7 @@
 
 use axum::{
     Json,
-    body::Bytes,
-    extract::{
-        Query, State,
-        rejection::{BytesRejection, QueryRejection},
-    },
+    extract::{Query, State, rejection::QueryRejection},
     http::{HeaderName, HeaderValue},
     response::{IntoResponse as _, Response},
 };
@@ -23,6 +19,7 @@ use super::{
 };
 use crate::{
     ApiError, App,
+    http::Whole,
     ws::{SocketLimits, Upgrade},
 };
 
@@ -106,7 +103,7 @@ pub(super) fn read(body: &[u8]) -> Result<String, ApiError> {
 pub(crate) async fn speak(
     State(app): State<App>,
     wishes: Result<Query<Wishes>, QueryRejection>,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Response {
     let spoken = async {
         let Query(wishes) = wishes.map_err(|error| invalid(error.body_text()))?;

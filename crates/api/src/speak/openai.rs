@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::{
     Json,
     body::Bytes,
-    extract::{State, rejection::BytesRejection},
+    extract::State,
     response::{IntoResponse as _, Response},
 };
 use paceline_pipeline::synthesis::{Container, Request};
@@ -17,7 +17,7 @@ use super::{
     body::{Speech, respond, respond_as},
     container, invalid,
 };
-use crate::{ApiError, App};
+use crate::{ApiError, App, http::Whole};
 
 /// What a client sends. What we have no use for is not looked at.
 #[derive(Debug, Deserialize)]
@@ -46,17 +46,14 @@ const THEIRS: [&str; 4] = ["tts-1", "tts-1-hd", "gpt-4o-mini-tts", "gpt-4o-mini-
 const PCM_RATE: u32 = 24_000;
 
 /// `POST /v1/audio/speech`
-pub(crate) async fn speech(
-    State(app): State<App>,
-    body: Result<Bytes, BytesRejection>,
-) -> Response {
+pub(crate) async fn speech(State(app): State<App>, Whole(body): Whole) -> Response {
     match speak(&app, body).await {
         Ok(response) => response,
         Err(error) => refuse(&error),
     }
 }
 
-async fn speak(app: &App, body: Result<Bytes, BytesRejection>) -> Result<Response, ApiError> {
+async fn speak(app: &App, body: Result<Bytes, ApiError>) -> Result<Response, ApiError> {
     let ask: Ask = serde_json::from_slice(&body?).map_err(|error| bad_json(&error))?;
     // Their default is MP3, which is not made here; a client that does not say gets a WAV.
     let container = container(ask.response_format.as_deref().unwrap_or("wav"))?;

@@ -3,11 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::{
-    body::Bytes,
-    extract::{
-        Query, State,
-        rejection::{BytesRejection, QueryRejection},
-    },
+    extract::{Query, State, rejection::QueryRejection},
     http::{HeaderValue, Uri, header::CONTENT_TYPE},
     response::Response,
 };
@@ -19,7 +15,7 @@ use super::{
     body::{Speech, respond},
     invalid,
 };
-use crate::{ApiError, App};
+use crate::{ApiError, App, http::Whole};
 
 /// What either way takes. `text` and `input` are the same.
 #[derive(Debug, Default, Deserialize)]
@@ -68,10 +64,7 @@ pub(crate) async fn get(
 }
 
 /// `POST /tts`, a form.
-pub(crate) async fn form(
-    State(app): State<App>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, ApiError> {
+pub(crate) async fn form(State(app): State<App>, Whole(body): Whole) -> Result<Response, ApiError> {
     let body = body?;
     let text = std::str::from_utf8(&body).map_err(|_| invalid("the form is not UTF-8"))?;
     // A form is written as the part of an address behind its question mark.
@@ -95,7 +88,7 @@ async fn tts(app: &App, ask: Ask) -> Result<Response, ApiError> {
 /// `POST /audio/speech`: bare samples at the model's own rate.
 pub(crate) async fn speech(
     State(app): State<App>,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<Response, ApiError> {
     let ask: Ask = serde_json::from_slice(&body?).map_err(|error| bad_json(&error))?;
     let speech =

@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::{
     Json,
-    body::Bytes,
-    extract::{
-        Path, Query, State,
-        rejection::{BytesRejection, QueryRejection},
-    },
+    extract::{Path, Query, State, rejection::QueryRejection},
     http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
 };
 use paceline_pipeline::synthesis::{Content, Voice, reference};
@@ -16,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{bad_json, invalid};
-use crate::{ApiError, App};
+use crate::{ApiError, App, http::Whole};
 
 /// Which speaking model, and what a new voice is called.
 #[derive(Debug, Default, Deserialize)]
@@ -62,7 +58,7 @@ pub(crate) async fn register(
     State(app): State<App>,
     which: Asked,
     headers: HeaderMap,
-    body: Result<Bytes, BytesRejection>,
+    Whole(body): Whole,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let Query(which) = which.map_err(|error| invalid(error.body_text()))?;
     let body = body?;

@@ -33,7 +33,7 @@ pub(crate) async fn frames(
     let upgrade = upgrade?.protocols(SUBPROTOCOLS);
     let none = "this server takes no cameras; its configuration has no [cameras]";
     let cameras = app.cameras.ok_or_else(|| ApiError::new(ErrorCode::NotFound, none))?;
-    let (streams, max_body) = (app.streams, app.max_body);
+    let (streams, max_body) = (app.streams, app.bodies.max);
     if streams.stop.is_cancelled() {
         return Err(ApiError::new(ErrorCode::Unavailable, "the server is shutting down"));
     }

@@ -8,7 +8,7 @@ use paceline_api::{
     App, Readiness,
     gate::Gate,
     grpc,
-    http::{Budget, Listening, Places, ServeLimits, serve},
+    http::{Bodies, Budget, Listening, Places, ServeLimits, serve},
     oip::proto::{
         ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
         model_infer_request::InferInputTensor,
@@ -65,7 +65,7 @@ impl Door {
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(OneModel),
             cameras: None,
-            max_body: 1 << 20,
+            bodies: Bodies::new(1 << 20, 1 << 20),
             live: Arc::default(),
             metrics: None,
         };

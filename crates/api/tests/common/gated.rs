@@ -11,7 +11,7 @@ use paceline_api::{
     App, Readiness,
     gate::Gate,
     grpc,
-    http::{self, Budget, Entrance, Listening, Places, ServeLimits, serve},
+    http::{self, Bodies, Budget, Entrance, Listening, Places, ServeLimits, serve},
     oip::proto::{
         ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
         model_infer_request::InferInputTensor,
@@ -95,7 +95,7 @@ impl Rig {
             readiness: Arc::new(Readiness::default()),
             control: Arc::new(Nobody),
             cameras: None,
-            max_body: 1 << 20,
+            bodies: Bodies::new(1 << 20, 1 << 20),
             live: Arc::default(),
             metrics: None,
         };

@@ -12,7 +12,7 @@ use axum::{
 use paceline_api::{
     App, Readiness,
     gate::Gate,
-    http,
+    http::{self, Bodies},
     ws::{SocketLimits, Streams},
 };
 use paceline_backend::{
@@ -120,7 +120,7 @@ fn router() -> Router {
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
         cameras: None,
-        max_body: 1 << 20,
+        bodies: Bodies::new(1 << 20, 1 << 20),
         metrics: None,
         live: Arc::default(),
     };

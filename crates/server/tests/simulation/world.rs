@@ -13,7 +13,7 @@ use paceline_api::{
     App, Readiness,
     gate::Gate,
     grpc,
-    http::{self, Budget, Entrance, Listener, Listening, Places, ServeLimits},
+    http::{self, Bodies, Budget, Entrance, Listener, Listening, Places, ServeLimits},
     ws::{SocketLimits, Streams},
 };
 use paceline_backend::simulated::{self, Answer};
@@ -237,7 +237,7 @@ fn serve(
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nobody),
         cameras: None,
-        max_body: 1 << 20,
+        bodies: Bodies::new(1 << 20, 1 << 20),
         metrics: None,
         streams,
         live: Arc::default(),

@@ -39,7 +39,7 @@ pub(crate) async fn transcribe(State(app): State<App>, headers: HeaderMap, body:
 }
 
 async fn answer(app: &App, headers: &HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let Form { mut fields, file } = form::read(headers, body, app.max_body).await?;
+    let Form { mut fields, file } = form::read(headers, body, app.bodies.max).await?;
     let model = name::model(&app.streams.speech, fields.text("model").as_deref())?;
     let format = Format::named(fields.text("response_format").as_deref()).map_err(wrong)?;
     let is_streamed = fields.flag("stream")?;
