@@ -173,6 +173,9 @@ pub(crate) struct Worker {
     shards: BTreeMap<ShardId, Owned>,
     streams: BTreeMap<u64, Stream>,
     by_key: HashMap<Vec<u8>, u64>,
+    /// Keys of streams whose group was there: where it is not any more, Redis lost data. Kept when a
+    /// shard is forgotten, because a lease that Redis lost may be missed before the groups are.
+    grouped: HashSet<String>,
     next_stream: u64,
     line: Line<Piece, Settled>,
     asking: FuturesUnordered<Boxed<Asked>>,
@@ -222,6 +225,7 @@ impl Worker {
             shards: BTreeMap::new(),
             streams: BTreeMap::new(),
             by_key: HashMap::new(),
+            grouped: HashSet::new(),
             next_stream: 0,
             line: Line::new(per_camera),
             asking: FuturesUnordered::new(),
@@ -402,7 +406,9 @@ impl Worker {
 
     fn check_left(&mut self, number: u64) {
         let has_left = |stream: &Stream| stream.is_leaving && stream.held.is_empty();
-        if self.reading.is_none() && self.streams.get(&number).is_some_and(has_left) {
+        let stream = self.streams.get(&number).filter(|stream| has_left(stream));
+        if let Some(stream) = stream.filter(|_| self.reading.is_none()) {
+            self.grouped.remove(&stream.key);
             self.remove_stream(number);
         }
     }

@@ -49,10 +49,7 @@ pub(super) enum Phase {
     /// New entries are read.
     Live,
     /// It has no group; one is to be made.
-    NoGroup {
-        /// It had one before.
-        had_one: bool,
-    },
+    NoGroup,
     /// Somebody put something else there; looked at again then.
     Broken(Instant),
 }
@@ -174,7 +171,7 @@ impl Worker {
     }
 
     fn make_groups(&mut self, now: Instant) -> Option<(Request, Pipeline, Duration)> {
-        let wanted = self.pick(now, MAX_STREAMS, |phase| matches!(phase, Phase::NoGroup { .. }));
+        let wanted = self.pick(now, MAX_STREAMS, |phase| matches!(phase, Phase::NoGroup));
         if wanted.is_empty() {
             return None;
         }

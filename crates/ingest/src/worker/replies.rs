@@ -121,7 +121,7 @@ impl Worker {
             let Some(stream) = self.streams.get_mut(number) else { continue };
             match made {
                 Some(Value::Int(made)) => {
-                    let had_one = matches!(stream.phase, Phase::NoGroup { had_one: true });
+                    let had_one = !self.grouped.insert(stream.key.clone());
                     if made == 1 && had_one {
                         tracing::error!(
                             stream = stream.key,
@@ -157,6 +157,9 @@ impl Worker {
             self.note_problem(&fault, self.read_breaker.n_failures());
             return;
         };
+        if !self.grouped.contains(&stream.key) {
+            self.grouped.insert(stream.key.clone());
+        }
         if 0 < page.n_lost {
             self.losses.note(&stream.key, page.n_lost, now);
             // What is held and gone is counted here when its commit says so.
@@ -264,8 +267,7 @@ impl Worker {
             Refusal::NoGroup => {
                 for number in streams {
                     if let Some(stream) = self.streams.get_mut(number) {
-                        let had_one = matches!(stream.phase, Phase::Live);
-                        stream.phase = Phase::NoGroup { had_one };
+                        stream.phase = Phase::NoGroup;
                     }
                 }
             }

@@ -170,7 +170,7 @@ fn only_what_is_ours_and_wanted_is_read() {
 fn a_stream_without_a_group_gets_one_before_anything_else_is_asked() {
     let mut worker = cameras();
     let number = stream_of(&worker, "c");
-    worker.streams.get_mut(&number).unwrap().phase = Phase::NoGroup { had_one: false };
+    worker.streams.get_mut(&number).unwrap().phase = Phase::NoGroup;
     recovery(&mut worker, "a", &[], false);
 
     let (request, commands, _) = worker.next_request(Instant::now()).unwrap();

@@ -248,23 +248,59 @@ fn a_claim_that_is_refused_is_looked_for_again() {
     assert_eq!(worker.read_breaker.n_failures(), 1);
 }
 
+/// The worker's only stream has no group, and one is made, or was there by then; how many were lost
+/// in all.
+fn resets(worker: &mut Worker, made: i64) -> u64 {
+    let number = stream(worker);
+    let Value::ServerError(error) = error("NOGROUP") else { panic!("no error") };
+    worker.refused(&[number], &error, Instant::now());
+    worker.read_breaker.fail(0.0);
+    let made = vec![Value::Array(vec![Value::Int(made)])];
+    worker.groups_made(&[number], made, Instant::now());
+    assert!(matches!(phase(worker), Phase::Recovery { .. }));
+    assert_eq!(worker.read_breaker.n_failures(), 0);
+    worker.common.health.now().n_resets
+}
+
 #[test]
 fn a_group_that_had_to_be_made_anew_is_a_reset_and_a_first_one_is_not() {
     let mut worker = worker();
-    let number = stream(&worker);
-    let made = |n: i64| vec![Value::Array(vec![Value::Int(n)])];
-    let resets = |worker: &mut Worker, had_one: bool, n: i64| {
-        set_phase(worker, Phase::NoGroup { had_one });
-        worker.read_breaker.fail(0.0);
-        worker.groups_made(&[number], made(n), Instant::now());
-        assert!(matches!(phase(worker), Phase::Recovery { .. }));
-        assert_eq!(worker.read_breaker.n_failures(), 0);
-        worker.common.health.now().n_resets
-    };
 
-    assert_eq!(resets(&mut worker, false, 1), 0);
-    assert_eq!(resets(&mut worker, true, 0), 0, "somebody else made it");
-    assert_eq!(resets(&mut worker, true, 1), 1);
+    assert_eq!(resets(&mut worker, 1), 0);
+    assert_eq!(resets(&mut worker, 0), 0, "somebody else made it");
+    assert_eq!(resets(&mut worker, 1), 1);
+}
+
+/// The worker's stream has a group, and nothing in it.
+fn find_group(worker: &mut Worker) {
+    let number = stream(worker);
+    let span = Span::new(EntryId::default(), &worker.streams[&number].held);
+    let nothing = || Value::Array(Vec::new());
+    let reply = Value::Array(vec![nothing(), nothing(), Value::Int(0)]);
+    worker.looked_up(number, &span, reply, Instant::now());
+}
+
+#[test]
+fn a_group_is_missed_also_where_the_lease_was_lost_before() {
+    let mut worker = worker();
+    find_group(&mut worker);
+
+    worker.obey(Order::Forget(SHARD));
+    grant(&mut worker, "node:1:2");
+
+    assert_eq!(resets(&mut worker, 1), 1);
+}
+
+#[test]
+fn the_group_of_a_camera_that_was_removed_is_not_missed() {
+    let mut worker = idle_worker(Config { shards: 1, ..Config::default() });
+    grant_cameras(&mut worker, 0, &["a"]);
+    find_group(&mut worker);
+
+    worker.obey(Order::Remove(SHARD, "cam:a".to_owned()));
+    grant_cameras(&mut worker, 0, &["a"]);
+
+    assert_eq!(resets(&mut worker, 1), 0);
 }
 
 #[test]
@@ -272,9 +308,9 @@ fn a_group_that_cannot_be_made_leaves_the_key_alone_for_a_while() {
     let mut worker = worker();
     let number = stream(&worker);
     let now = Instant::now();
-    set_phase(&mut worker, Phase::NoGroup { had_one: false });
+    set_phase(&mut worker, Phase::NoGroup);
     worker.groups_made(&[number], vec![Value::Nil], now);
-    assert!(now < worker.read_at && matches!(phase(&worker), Phase::NoGroup { .. }));
+    assert!(now < worker.read_at && matches!(phase(&worker), Phase::NoGroup));
 
     worker.groups_made(&[number], vec![Value::Array(vec![text("WRONGTYPE")])], now);
     assert!(matches!(phase(&worker), Phase::Broken(until) if *until == now + BROKEN_FOR));
@@ -304,23 +340,13 @@ fn a_refusal_is_answered_by_what_it_means() {
         (phase, now < worker.read_at, worker.to_report.contains(&Report::Moved))
     };
 
-    assert_eq!(refused("NOGROUP"), ("NoGroup { had_one: true }".to_owned(), false, false));
+    assert_eq!(refused("NOGROUP"), ("NoGroup".to_owned(), false, false));
     assert!(refused("WRONGTYPE").0.starts_with("Broken"));
     assert_eq!(refused("OOM"), ("Live".to_owned(), true, false));
     assert_eq!(refused("MOVED"), ("Live".to_owned(), true, true));
     let health = worker.common.health.now();
     assert_eq!(health.problem.as_deref(), Some("Redis refused: MOVED what was wrong"));
     assert_eq!(health.n_faults, 2);
-}
-
-#[test]
-fn a_stream_that_had_no_group_before_did_not_lose_one() {
-    let mut worker = worker();
-    let number = stream(&worker);
-    let Value::ServerError(error) = error("NOGROUP") else { panic!("no error") };
-    worker.refused(&[number], &error, Instant::now());
-
-    assert!(matches!(phase(&worker), Phase::NoGroup { had_one: false }));
 }
 
 #[test]
@@ -595,7 +621,7 @@ fn what_was_asked_is_what_a_reply_is_about() {
     let list = Value::SimpleString("list".to_owned());
     worker.has_replied(Request::Types(streams), vec![list], now);
     assert!(matches!(phase(&worker), Phase::Broken(_)));
-    set_phase(&mut worker, Phase::NoGroup { had_one: false });
+    set_phase(&mut worker, Phase::NoGroup);
     let made = Value::Array(vec![Value::Int(1)]);
     worker.has_replied(Request::MakeGroups(vec![number]), vec![made], now);
     assert!(matches!(phase(&worker), Phase::Recovery { .. }));
