@@ -57,3 +57,6 @@ async fn prepare(
     let task = tokio::task::spawn_blocking(move || common.payloads.prepare(&frame, &model)).await;
     task.map_err(|_| Outcome::Panicked)?.map_err(Outcome::Unfit)
 }
+
+#[cfg(test)]
+mod tests;

@@ -230,6 +230,8 @@ fn guess_shape(spec: &TensorSpec, batched: bool, n: usize) -> Option<Shape> {
 
 #[cfg(test)]
 mod tests {
+    use paceline_frames::Ring;
+
     use super::*;
 
     fn signature(dims: &[Dim]) -> Signature {
@@ -296,6 +298,21 @@ mod tests {
         assert!(!is_heavy(raw(), here((256 << 10) + 1)), "it is not copied");
         assert!(!is_heavy(raw(), shared(256 << 10)));
         assert!(is_heavy(raw(), shared((256 << 10) + 1)));
+    }
+
+    #[test]
+    fn a_ring_that_was_removed_is_kept_until_rings_are_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        let payloads = Payloads::new(folder.path().to_owned());
+        let mut ring = Ring::create(folder.path(), "door", 16, 2).unwrap();
+        let handle = ring.write(b"frame").unwrap();
+        assert_eq!(payloads.rings.read(&handle).unwrap(), b"frame");
+
+        ring.remove().unwrap();
+        assert_eq!(payloads.rings.read(&handle).unwrap(), b"frame", "it is open");
+        payloads.close_rings();
+
+        assert!(matches!(payloads.rings.read(&handle), Err(ReadError::NoRing(_))));
     }
 
     /// Answers at once, or asks the model and says how many bytes it gave.

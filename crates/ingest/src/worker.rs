@@ -6,6 +6,8 @@
 
 mod asking;
 mod committing;
+#[cfg(test)]
+mod live;
 mod reading;
 mod replies;
 #[cfg(test)]
