@@ -4,7 +4,9 @@ use std::{fs, path::PathBuf};
 
 use paceline_frames::{Format, NewFrame, Placement};
 use paceline_ingest::{Cameras, Config};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
 use tempfile::TempDir;
 
 use crate::rig::{self, Producer, Running, Server};
@@ -33,8 +35,14 @@ impl Authority {
     }
 
     fn sign(&self, name: &str) {
+        self.sign_until(name, 4096);
+    }
+
+    /// A certificate that is good until that year begins.
+    fn sign_until(&self, name: &str, year: i32) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(year, 1, 1);
         // One that is called as its authority would pass for its own.
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
@@ -125,6 +133,32 @@ async fn a_server_that_nobody_vouches_for_gets_nothing() {
 
     assert_eq!(running.cameras.counts().taken, 0);
     running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_that_has_run_out_is_told_of_until_there_is_another() {
+    let authority = Authority::new();
+    authority.sign_until("server", 2020);
+    let (server, port) = authority.start().await;
+    let config = authority.config(port);
+    let mut producer = Producer::new(&server, &config).await;
+    producer.add(10, 20).await;
+
+    let running = Running::start(config.clone(), rig::quick_models());
+    let problem = || running.cameras.health().problem.unwrap_or_default();
+    rig::until("it says why", async || problem().contains("certificate expired")).await;
+    assert_eq!(running.cameras.counts().taken, 0);
+    authority.sign("server");
+    let path = |name: &str| authority.path(name).display().to_string();
+    let mut renew = redis::cmd("CONFIG");
+    renew.arg("SET").arg("tls-cert-file").arg(path("server.pem"));
+    renew.arg("tls-key-file").arg(path("server.key"));
+    let _: () = renew.query_async(&mut server.connect().await).await.unwrap();
+    let totals = running.settled().await;
+
+    assert_eq!((totals.committed, totals.unaccounted()), (200, 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+    assert!(running.stop().await.counts().balances());
 }
 
 #[test]
