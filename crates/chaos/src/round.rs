@@ -222,6 +222,10 @@ async fn watch(course: &Course, cells: &[Arc<Cell>], bar: &mut Bar) -> bool {
 /// One fault after the other at one server.
 async fn do_harm(course: Arc<Course>, cell: Arc<Cell>) {
     let (ledger, scene) = (&cell.ledger, &cell.scene);
+    // What nobody has begun with yet cannot be harmed.
+    if let Err(error) = recovered(scene).await {
+        return ledger.violation(format!("before the first fault: {error:#}"));
+    }
     sleep(PEACE).await;
     while let Some(fault) = course.deal() {
         ledger.open(fault.name, fault.excuses, Instant::now());
@@ -243,7 +247,7 @@ async fn do_harm(course: Arc<Course>, cell: Arc<Cell>) {
     }
 }
 
-/// Waits until every door gives right answers again; says how many milliseconds that took.
+/// Waits until every door gives right answers, or does so again; says how many milliseconds that took.
 async fn recovered(scene: &Scene) -> anyhow::Result<u64> {
     let began = Instant::now();
     let n_results = scene.film.n_results();

@@ -1,6 +1,7 @@
 //! What can happen to the server's process, and to the machine it runs on.
 
 use std::{
+    fs,
     net::SocketAddr,
     sync::{
         Arc,
@@ -12,7 +13,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use futures_util::future::join_all;
-use rustix::process::{Resource, Rlimit, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -51,7 +52,8 @@ const SPARE: u64 = 256 << 20;
 /// Longest that workers may outlive their server.
 const ORPHANS: Duration = Duration::from_secs(5);
 
-pub(super) async fn starved(_: &Scene) -> anyhow::Result<()> {
+pub(super) async fn starved(scene: &Scene) -> anyhow::Result<()> {
+    let workers = well(scene)?;
     let over = Arc::new(AtomicBool::new(false));
     let loops: Vec<_> = (0..4)
         .map(|_| {
@@ -64,11 +66,28 @@ pub(super) async fn starved(_: &Scene) -> anyhow::Result<()> {
         })
         .collect();
     sleep(Duration::from_secs(2)).await;
+    let ready = http::get(scene.server.http, "/v2/health/ready").await;
     over.store(true, Ordering::Relaxed);
     for done in join_all(loops).await {
         done?;
     }
+    let ready = ready?;
+    ensure!(ready == 200, "a server that has to share its cores says {ready}");
+    let left = well(scene)?;
+    let are_left = workers.iter().all(|worker| left.contains(worker));
+    ensure!(are_left, "workers were killed that were only slow: of {workers:?} there are {left:?}");
     Ok(())
+}
+
+/// Workers that nobody has stopped or killed.
+fn well(scene: &Scene) -> anyhow::Result<Vec<Pid>> {
+    let is_well = |worker: &Pid| {
+        let stat = format!("/proc/{}/stat", worker.as_raw_nonzero());
+        let stat = fs::read_to_string(stat).unwrap_or_default();
+        let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+        !matches!(state, None | Some('T' | 'Z'))
+    };
+    Ok(scene.server.workers()?.into_iter().filter(is_well).collect())
 }
 
 pub(super) async fn stop(scene: &Scene) -> anyhow::Result<()> {
@@ -288,7 +307,7 @@ pub(super) async fn memory_short(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// Fails where a worker outlives its server.
-async fn orphans(workers: &[rustix::process::Pid]) -> anyhow::Result<()> {
+async fn orphans(workers: &[Pid]) -> anyhow::Result<()> {
     let began = Instant::now();
     for &worker in workers {
         while rustix::process::test_kill_process(worker).is_ok() {

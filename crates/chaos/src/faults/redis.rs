@@ -1,8 +1,8 @@
 //! What can happen to Redis. Frames wait meanwhile; none that was confirmed may be lost.
 
-use std::{fs, time::Duration};
+use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use paceline_ingest::Shards;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -28,7 +28,10 @@ const COUNTED: Duration = Duration::from_secs(15);
 /// for each of its streams.
 const REFUSALS: u64 = 4 * 256;
 
-async fn ask<T: redis::FromRedisValue>(scene: &Scene, words: &[&str]) -> anyhow::Result<T> {
+pub(super) async fn ask<T: redis::FromRedisValue>(
+    scene: &Scene,
+    words: &[&str],
+) -> anyhow::Result<T> {
     let mut redis = connect(scene.server.redis()?.at, PATIENCE).await?;
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
@@ -74,7 +77,14 @@ pub(super) async fn full(scene: &Scene) -> anyhow::Result<()> {
 pub(super) async fn group(scene: &Scene) -> anyhow::Result<()> {
     let shards = shards();
     let frames = shards.frames(shards.of("cam-0"));
-    ask::<i64>(scene, &["XGROUP", "DESTROY", &frames, "paceline"]).await?;
+    let n_resets = resets(scene).await?;
+    let n_destroyed: i64 = ask(scene, &["XGROUP", "DESTROY", &frames, "paceline"]).await?;
+    ensure!(n_destroyed == 1, "there was no group");
+    let began = Instant::now();
+    while resets(scene).await? == n_resets {
+        ensure!(began.elapsed() < TOLD, "a group was destroyed, and the server does not say so");
+        sleep(Duration::from_millis(10)).await;
+    }
     Ok(())
 }
 
@@ -138,7 +148,7 @@ pub(super) async fn cameras(scene: &Scene) -> anyhow::Result<Value> {
 }
 
 pub(super) async fn flush(scene: &Scene) -> anyhow::Result<()> {
-    let logged = fs::metadata(scene.server.log())?.len();
+    let n_resets = resets(scene).await?;
     let n_refused = refusals(scene).await?;
     ask::<()>(scene, &["FLUSHALL"]).await?;
     scene.film.lose_all();
@@ -149,15 +159,16 @@ pub(super) async fn flush(scene: &Scene) -> anyhow::Result<()> {
         ensure!(began.elapsed() < PATIENCE, "no results after everything was deleted");
         sleep(Duration::from_millis(10)).await;
     }
-    // Whichever it misses first: what it read by, or that it may.
-    let log = fs::read(scene.server.log())?;
-    let log = String::from_utf8_lossy(log.get(usize::try_from(logged)?..).unwrap_or_default());
-    let says = ["the consumer group was gone", "the lease was lost"];
-    let is_told = says.iter().any(|says| log.contains(says));
-    ensure!(is_told, "everything was deleted, and the log does not say so");
+    let n_reset = resets(scene).await? - n_resets;
+    ensure!(n_reset != 0, "everything was deleted, and the server does not say so");
     let n_refused = refusals(scene).await? - n_refused;
     ensure!(n_refused <= REFUSALS, "Redis was asked {n_refused} times for groups that are gone");
     Ok(())
+}
+
+/// How often the server has missed a group that was there.
+async fn resets(scene: &Scene) -> anyhow::Result<u64> {
+    cameras(scene).await?["resets"].as_u64().context("health has no resets")
 }
 
 /// How often somebody has asked for a group that there is not.
