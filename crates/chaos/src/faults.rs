@@ -282,6 +282,20 @@ pub(crate) const ALL: &[Fault] = &[
         "one packet in ten to and from the server gets lost"
     ),
     fault!(
+        "network-slow",
+        NONE,
+        NOTHING,
+        network::slow,
+        "what clients, the server and Redis say to each other is up to half a second late"
+    ),
+    fault!(
+        "client-silent",
+        NONE,
+        NFT,
+        network::silent,
+        "clients of which nothing arrives any more, not even that they are gone"
+    ),
+    fault!(
         "clock-jump",
         AWAY,
         FAKETIME,

@@ -13,16 +13,14 @@ use std::{
 use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
 use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    sync::watch,
-    task::JoinSet,
+    net::TcpStream,
     time::{Instant, sleep},
 };
 
 use crate::{
     clients::cameras::connect,
     process::{LOOK, PATIENCE, Process, free_port},
+    relay::Relay,
 };
 
 /// Where Redis is reached, whichever of the two serves.
@@ -31,10 +29,8 @@ pub(crate) struct RedisPair {
     pub(crate) at: SocketAddr,
     nodes: [Node; 2],
     serving: AtomicUsize,
-    /// Whom connections go to; a change cuts those that are open. Nobody, for a moment, in between.
-    target: watch::Sender<Option<SocketAddr>>,
+    pub(crate) relay: Relay,
     binary: PathBuf,
-    _forwarder: JoinSet<()>,
 }
 
 #[derive(Debug)]
@@ -52,17 +48,13 @@ impl RedisPair {
             anyhow::Ok(Node { process: Process::default(), at: free_port()?, folder })
         };
         let nodes = [node("redis-0")?, node("redis-1")?];
-        let at = free_port()?;
-        let listener = TcpListener::bind(at).await?;
-        let (target, targets) = watch::channel(Some(nodes[0].at));
-        let forwarder = JoinSet::from_iter([forward(listener, targets)]);
+        let relay = Relay::start(nodes[0].at).await?;
         let pair = Self {
-            at,
+            at: relay.at,
             nodes,
             serving: AtomicUsize::new(0),
-            target,
+            relay,
             binary: binary.to_owned(),
-            _forwarder: forwarder,
         };
         pair.launch(0, None).await?;
         pair.launch(1, Some(0)).await?;
@@ -101,11 +93,11 @@ impl RedisPair {
         let new = 1 - old;
         self.nodes[old].process.signal(Signal::KILL)?;
         self.nodes[old].process.ended().await?;
-        self.target.send_replace(None);
+        self.relay.point(None);
         lost();
         self.ask::<()>(new, &["REPLICAOF", "NO", "ONE"]).await?;
         self.serving.store(new, Ordering::Relaxed);
-        self.target.send_replace(Some(self.nodes[new].at));
+        self.relay.point(Some(self.nodes[new].at));
         fs::remove_dir_all(&self.nodes[old].folder)?;
         fs::create_dir_all(&self.nodes[old].folder)?;
         self.launch(old, Some(new)).await?;
@@ -163,27 +155,5 @@ impl RedisPair {
             sleep(LOOK).await;
         }
         Ok(())
-    }
-}
-
-/// Passes connections on to whoever serves, for as long as that is so.
-async fn forward(listener: TcpListener, targets: watch::Receiver<Option<SocketAddr>>) {
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok((mut near, _)) = listener.accept().await else { continue };
-        let mut targets = targets.clone();
-        connections.spawn(async move {
-            let target = *targets.borrow_and_update();
-            let Some(target) = target else { return };
-            let Ok(mut far) = TcpStream::connect(target).await else { return };
-            // Neither matters to whom is gone already.
-            near.set_nodelay(true).ok();
-            far.set_nodelay(true).ok();
-            tokio::select! {
-                _ = copy_bidirectional(&mut near, &mut far) => {}
-                _ = targets.changed() => {}
-            }
-        });
     }
 }

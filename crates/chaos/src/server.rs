@@ -9,12 +9,14 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
 use rustix::process::Pid;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    clients::http,
     parts::{Part, Parts},
     process::{LOOK, PATIENCE, Process, free_port},
     redis_pair::RedisPair,
@@ -155,8 +157,22 @@ impl Server {
     }
 
     async fn is_ready(&self) -> bool {
-        let asked = crate::clients::http::get(self.http, "/v2/health/ready").await;
+        let asked = http::get(self.http, "/v2/health/ready").await;
         asked.is_ok_and(|status| status == 200)
+    }
+
+    /// What the server says of itself under this name, all of its labels together.
+    pub(crate) async fn metric(&self, name: &str) -> anyhow::Result<u64> {
+        let (_, body) = http::send(self.http, "/metrics", None, "GET", Bytes::new()).await?;
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let value = |line: &str| {
+            let rest = line.strip_prefix(name)?;
+            let is_it = rest.starts_with([' ', '{']);
+            is_it.then(|| rest.rsplit_once(' ')?.1.parse::<u64>().ok()).flatten()
+        };
+        let values: Vec<u64> = text.lines().filter_map(value).collect();
+        ensure!(!values.is_empty(), "the server does not say {name}");
+        Ok(values.iter().sum())
     }
 
     /// The server's worker processes.

@@ -28,7 +28,13 @@ const SLACK_DESCRIPTORS: usize = 8;
 /// Points of the curve in the report.
 const POINTS: usize = 60;
 /// Nobody is harmed here, so nobody is cut or killed for being slow on a busy machine.
-const PATIENT: [&str; 2] = ["server.header_timeout=1m", "server.stall_timeout=1m"];
+const PATIENT: [&str; 5] = [
+    "server.header_timeout=1m",
+    "server.stall_timeout=1m",
+    "server.idle_timeout=1m",
+    "server.http2_ping_timeout=1m",
+    "speech.ping_interval=1m",
+];
 const PATIENT_WORKERS: &str = "models.fragile.python.call_timeout=1m";
 /// What makes the control grow: every call of a model keeps so many bytes for ever.
 const LEAK: &str = "models.echo.simulated.leak=4096";

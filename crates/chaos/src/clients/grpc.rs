@@ -1,5 +1,7 @@
 //! Tensors as bytes, over gRPC.
 
+use std::net::SocketAddr;
+
 use paceline_api::oip::proto::{
     ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
     model_infer_request::InferInputTensor,
@@ -14,20 +16,27 @@ use tonic::{
 use super::{PATIENCE, Stage};
 use crate::ledger::Outcome;
 
+pub(crate) type Client = GrpcInferenceServiceClient<Channel>;
+
+/// Connects when it is first asked something.
+pub(crate) fn client(at: SocketAddr) -> anyhow::Result<Client> {
+    let endpoint = Endpoint::from_shared(format!("http://{at}"))?;
+    Ok(Client::new(endpoint.connect_timeout(PATIENCE).connect_lazy()))
+}
+
 pub(crate) async fn ask_on_and_on(stage: Stage, seed: u64) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let Ok(endpoint) = Endpoint::from_shared(format!("http://{}", stage.server.grpc)) else {
+    let Ok(mut client) = client(stage.server.grpc) else {
         return stage.ledger.violation("gRPC has no address".to_owned());
     };
-    let channel = endpoint.connect_timeout(PATIENCE).connect_lazy();
-    let mut client = GrpcInferenceServiceClient::new(channel);
     while !stage.is_over() {
         let numbers: Vec<i64> = (0..random.random_range(2..9)).map(|_| random.random()).collect();
         stage.settle("grpc", ask(&mut client, &numbers)).await;
     }
 }
 
-async fn ask(client: &mut GrpcInferenceServiceClient<Channel>, numbers: &[i64]) -> Outcome {
+/// Asks once and judges the answer.
+pub(crate) async fn ask(client: &mut Client, numbers: &[i64]) -> Outcome {
     let raw: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let extent = i64::try_from(numbers.len()).unwrap_or_default();
     let request = ModelInferRequest {

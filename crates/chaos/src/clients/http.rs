@@ -1,6 +1,6 @@
 //! Plain JSON, tensors as JSON, tensors as bytes, and a Python worker, over HTTP.
 
-use std::{net::SocketAddr, sync::LazyLock};
+use std::{net::SocketAddr, sync::LazyLock, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
@@ -16,8 +16,12 @@ use serde_json::{Value, json};
 use super::Stage;
 use crate::ledger::Outcome;
 
+/// How long a connection is kept for a next request: less than the server does, which would close
+/// it just when one is being sent.
+const KEPT: Duration = Duration::from_secs(2);
+
 static CLIENT: LazyLock<Client<HttpConnector, Full<Bytes>>> =
-    LazyLock::new(|| Client::builder(TokioExecutor::new()).build_http());
+    LazyLock::new(|| Client::builder(TokioExecutor::new()).pool_idle_timeout(KEPT).build_http());
 
 /// What is asked, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -70,6 +70,15 @@ pub(crate) async fn segmented_on_and_on(stage: Stage, seed: u64) {
     }
 }
 
+/// The utterances of a voice that ends after so many samples.
+pub(crate) async fn utterances(at: SocketAddr, n_samples: usize) -> anyhow::Result<Vec<Value>> {
+    let audio = voice(n_samples);
+    let heard = talk(at, "segmented", audio, &[audio.len()]).await?;
+    let said: Vec<Value> = segments(&heard.events).cloned().collect();
+    ensure!(!said.is_empty(), "there is no voice in {n_samples} samples: {heard:?}");
+    Ok(said)
+}
+
 /// Random cuts of so many bytes; a sample may be split.
 fn chunks(random: &mut ChaCha8Rng, mut bytes: usize) -> Vec<usize> {
     let mut chunks = Vec::new();
@@ -161,11 +170,14 @@ impl Open {
 
     /// A voice that is cut off so early, with the utterances that it has when it ends there.
     pub(crate) async fn segmented(at: SocketAddr, n_samples: usize) -> anyhow::Result<Self> {
-        let audio = voice(n_samples);
-        let heard = talk(at, "segmented", audio, &[audio.len()]).await?;
-        let right = segments(&heard.events).cloned().collect::<Vec<_>>();
-        ensure!(!right.is_empty(), "there is no voice in {n_samples} samples");
-        Self::begin(at, "segmented", audio, Right::Segments(right)).await
+        let right = Right::Segments(utterances(at, n_samples).await?);
+        Self::begin(at, "segmented", voice(n_samples), right).await
+    }
+
+    /// The client's port.
+    pub(crate) fn port(&self) -> anyhow::Result<u16> {
+        let MaybeTlsStream::Plain(stream) = self.socket.get_ref() else { bail!("it is in TLS") };
+        Ok(stream.local_addr()?.port())
     }
 
     async fn begin(at: SocketAddr, path: &str, audio: &[u8], right: Right) -> anyhow::Result<Self> {

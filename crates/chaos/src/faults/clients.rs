@@ -39,7 +39,7 @@ async fn closed(stream: &mut TcpStream) -> anyhow::Result<Vec<u8>> {
     Ok(said)
 }
 
-fn request(path: &str, head: &str, body: &str) -> Vec<u8> {
+pub(super) fn request(path: &str, head: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{head}\r\n{body}"
@@ -256,13 +256,7 @@ pub(super) async fn bad_frames(scene: &Scene) -> anyhow::Result<()> {
 
 pub(super) async fn stream_resets(scene: &Scene) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(scene.server.http).await?;
-    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    frame(&mut sent, 4, 0, 0, &[]);
-    // GET over http: indexed fields; path and authority are written out.
-    let mut head = vec![0x82, 0x86, 0x04, 15];
-    head.extend(b"/v2/health/live");
-    head.extend([0x01, 9]);
-    head.extend(b"localhost");
+    let (mut sent, head) = (http2(), live());
     for n in 0..5000_u32 {
         frame(&mut sent, 1, 0x5, n * 2 + 1, &head);
         frame(&mut sent, 3, 0, n * 2 + 1, &8_u32.to_be_bytes());
@@ -279,7 +273,24 @@ pub(super) async fn stream_resets(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+/// The beginning of an HTTP/2 connection.
+pub(super) fn http2() -> Vec<u8> {
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    frame(&mut sent, 4, 0, 0, &[]);
+    sent
+}
+
+/// The head of a request that is answered at once.
+pub(super) fn live() -> Vec<u8> {
+    // GET over http: indexed fields; path and authority are written out.
+    let mut head = vec![0x82, 0x86, 0x04, 15];
+    head.extend(b"/v2/health/live");
+    head.extend([0x01, 9]);
+    head.extend(b"localhost");
+    head
+}
+
+pub(super) fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
     let length = u32::try_from(payload.len()).unwrap_or_default().to_be_bytes();
     out.extend(&length[1..]);
     out.extend([kind, flags]);

@@ -101,7 +101,7 @@ pub(super) async fn deadlines(scene: &Scene) -> anyhow::Result<()> {
 }
 
 /// Whether a model is being asked now.
-async fn is_at_work(scene: &Scene, model: &str) -> anyhow::Result<bool> {
+pub(super) async fn is_at_work(scene: &Scene, model: &str) -> anyhow::Result<bool> {
     let (_, about) = http::read(scene.server.http, &format!("/v1/models/{model}/explain")).await?;
     Ok(about["busy"].as_u64().is_some_and(|n| n != 0))
 }
