@@ -5,6 +5,7 @@ mod models;
 mod network;
 mod processes;
 mod redis;
+mod storage;
 mod workers;
 
 use std::{pin::Pin, sync::Arc};
@@ -243,6 +244,20 @@ pub(crate) const ALL: &[Fault] = &[
     fault!("redis-pause", NONE, REDIS, redis::pause, "Redis answers nothing for two seconds"),
     fault!("redis-slow", NONE, REDIS, redis::slow, "Redis is busy for a second"),
     fault!("redis-full", NONE, REDIS, redis::full, "Redis has no memory left for frames"),
+    fault!(
+        "redis-disk-full",
+        NONE,
+        &[Part::Redis, Part::Mount],
+        storage::disk_full,
+        "the disk that Redis writes to is full for a while"
+    ),
+    fault!(
+        "redis-loading",
+        NONE,
+        REDIS,
+        storage::loading,
+        "SIGKILL to Redis, which then reads its files for three seconds"
+    ),
     fault!("redis-group", NONE, REDIS, redis::group, "the consumer group is destroyed"),
     fault!("redis-scripts", NONE, REDIS, redis::scripts, "Redis forgets its scripts"),
     fault!(

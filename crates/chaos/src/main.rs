@@ -10,6 +10,7 @@ mod cell;
 mod clients;
 mod clock;
 mod connections;
+mod disk;
 mod faults;
 mod ledger;
 mod memory;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::{clock, memory, packets};
+use crate::{clock, disk, memory, packets};
 
 /// Something that a machine may not have. Without it some doors have no client and some faults do
 /// not happen, and the report says so.
@@ -28,6 +28,8 @@ pub(crate) enum Part {
     Faketime,
     /// Control groups for memory, and root: memory that is short
     Cgroup,
+    /// A disk in memory, and root: a disk that is full
+    Mount,
 }
 
 /// Where everything is.
@@ -87,6 +89,7 @@ pub(crate) fn suffice(needs: &[Part]) -> anyhow::Result<()> {
             Part::Nft => packets::can_be_lost()?,
             Part::Faketime => drop(clock::library()?),
             Part::Cgroup => drop(memory::Group::new("try")?),
+            Part::Mount => drop(disk::Disk::new(4096)?),
         }
     }
     Ok(())

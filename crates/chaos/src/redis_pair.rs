@@ -56,14 +56,19 @@ impl RedisPair {
             relay,
             binary: binary.to_owned(),
         };
-        pair.launch(0, None).await?;
-        pair.launch(1, Some(0)).await?;
+        pair.launch(0, None, &[]).await?;
+        pair.launch(1, Some(0), &[]).await?;
         Ok(pair)
     }
 
     /// The one that serves.
     pub(crate) fn serving(&self) -> &Process {
         &self.nodes[self.serving.load(Ordering::Relaxed)].process
+    }
+
+    /// Where that one has its files.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.nodes[self.serving.load(Ordering::Relaxed)].folder
     }
 
     /// SIGKILL to the one that serves, a moment without it, and a new start with its files.
@@ -82,7 +87,12 @@ impl RedisPair {
 
     /// The one that served is there again, with its files.
     pub(crate) async fn start_again(&self) -> anyhow::Result<()> {
-        self.launch(self.serving.load(Ordering::Relaxed), None).await
+        self.start_with(&[]).await
+    }
+
+    /// The same with further settings, as the command line has them.
+    pub(crate) async fn start_with(&self, settings: &[&str]) -> anyhow::Result<()> {
+        self.launch(self.serving.load(Ordering::Relaxed), None, settings).await
     }
 
     /// SIGKILL to the one that serves; the other one takes its place, and it comes back with
@@ -100,7 +110,7 @@ impl RedisPair {
         self.relay.point(Some(self.nodes[new].at));
         fs::remove_dir_all(&self.nodes[old].folder)?;
         fs::create_dir_all(&self.nodes[old].folder)?;
-        self.launch(old, Some(new)).await?;
+        self.launch(old, Some(new), &[]).await?;
         self.copied().await
     }
 
@@ -128,7 +138,12 @@ impl RedisPair {
     }
 
     /// Starts one, as a copy of another or to serve, and waits until it listens.
-    async fn launch(&self, node: usize, copies: Option<usize>) -> anyhow::Result<()> {
+    async fn launch(
+        &self,
+        node: usize,
+        copies: Option<usize>,
+        settings: &[&str],
+    ) -> anyhow::Result<()> {
         let Node { process, at, folder } = &self.nodes[node];
         let log = File::options().create(true).append(true).open(folder.join("log"))?;
         let mut command = Command::new(&self.binary);
@@ -136,6 +151,8 @@ impl RedisPair {
             .args(["--bind", "127.0.0.1", "--port", &at.port().to_string()])
             .args(["--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction"])
             .args(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "local"])
+            .args(["--enable-protected-configs", "local"])
+            .args(settings)
             .arg("--dir")
             .arg(folder);
         if let Some(copies) = copies {

@@ -56,6 +56,7 @@ struct Frames {
     n_results: u64,
     n_repeats: u64,
     n_trimmed: u64,
+    n_refused: u64,
 }
 
 #[derive(Debug)]
@@ -89,6 +90,23 @@ impl Film {
 
     pub(crate) fn n_trimmed(&self) -> u64 {
         self.frames.lock().n_trimmed
+    }
+
+    /// Frames that Redis did not take.
+    pub(crate) fn n_refused(&self) -> u64 {
+        self.frames.lock().n_refused
+    }
+
+    /// Redis did not confirm a frame. Where it said why, it has none of it, and there must be no
+    /// result, ever; else it may have arrived all the same.
+    fn unconfirmed(&self, number: u64, error: &redis::RedisError) {
+        let mut frames = self.frames.lock();
+        if error.code().is_some() {
+            frames.open.remove(&number);
+            frames.n_refused += 1;
+        } else if frames.open.remove(&number).is_some() {
+            frames.doubtful.insert(number);
+        }
     }
 
     /// Redis has lost what it had not copied: frames may be gone, and results, which then come
@@ -190,12 +208,8 @@ pub(crate) async fn film(stage: &Stage, film: &Film) {
                 .arg(&[("s", b"1,8".as_slice()), ("d", number.to_le_bytes().as_slice())])
                 .query_async::<String>(redis)
                 .await;
-            if added.is_err() {
-                // It may have arrived all the same.
-                let mut frames = film.frames.lock();
-                if frames.open.remove(&number).is_some() {
-                    frames.doubtful.insert(number);
-                }
+            if let Err(error) = added {
+                film.unconfirmed(number, &error);
                 connection = None;
                 break;
             }
@@ -325,6 +339,18 @@ mod tests {
         assert!(result(&film, 2).is_ok());
         assert!(result(&film, 3).is_err());
         assert_eq!(film.n_open(), 0);
+    }
+
+    #[test]
+    fn a_frame_that_redis_refused_must_have_no_result_and_one_that_got_lost_may() {
+        let film = film(1..3);
+        let refused = redis::parse_redis_value(b"-MISCONF no space left\r\n").unwrap();
+        film.unconfirmed(1, &refused.extract_error().unwrap_err());
+        film.unconfirmed(2, &std::io::Error::other("the connection broke").into());
+
+        assert_eq!((film.n_open(), film.n_refused()), (0, 1));
+        assert!(result(&film, 1).is_err());
+        assert!(result(&film, 2).is_ok());
     }
 
     #[test]
