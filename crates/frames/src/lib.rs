@@ -2,14 +2,15 @@
 //!
 //! [`shard`] says where a camera's frames go, [`label`] how an entry says which frame it is,
 //! [`handle`] how it names one that lies in shared memory, [`ring`] how that memory is laid out,
-//! [`address`] where Redis is and how it is spoken to, [`producer`] puts it together. Nothing here
-//! knows a model or a server.
+//! [`address`] where Redis is and how it is spoken to, [`sentinel`] who knows where it is,
+//! [`producer`] puts it together. Nothing here knows a model or a server.
 
 pub mod address;
 pub mod handle;
 pub mod label;
 pub mod producer;
 pub mod ring;
+pub mod sentinel;
 pub mod shard;
 
 pub use address::{Address, AddressError, TlsFiles};

@@ -96,7 +96,7 @@ impl Producer {
     ///
     /// When Redis cannot be reached.
     pub async fn connect(redis: &Address, placement: Placement) -> Result<Self, AddError> {
-        let wire = redis.connect(Some(TIMEOUT)).await?;
+        let wire = redis.connect(TIMEOUT).await?;
         Ok(Self { wire, placement, ring: None, waiting: Pipeline::new() })
     }
 

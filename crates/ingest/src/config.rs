@@ -23,7 +23,8 @@ pub struct Config {
     /// Where frames come from. They can be pushed here either way.
     pub source: Source,
     /// Where Redis or Valkey is: `redis://[user:password@]host:port[/db]`, `rediss://` for TLS, or
-    /// `unix:///path`. In a Cluster, any of its nodes; the others are found.
+    /// `unix:///path`. In a Cluster, any of its nodes; the others are found. Behind Sentinels,
+    /// `redis+sentinel://[user:password@]host[:port][,host...]/service[/db]`.
     pub url: String,
     /// The authorities whose certificates are believed, in PEM, for `rediss://`.
     pub ca_file: Option<PathBuf>,

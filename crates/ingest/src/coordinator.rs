@@ -101,7 +101,10 @@ impl Coordinator {
                     continue;
                 }
                 Some(ended) = self.tasks.join_next() => {
-                    self.replace_workers(&ended).await;
+                    // One that was let go ends well.
+                    if let Err(error) = ended {
+                        self.replace_workers(&error).await;
+                    }
                     continue;
                 }
                 () = common.roster.changed() => {
@@ -180,10 +183,18 @@ impl Coordinator {
         if self.topology.is_some() && now < self.topology_at {
             return Ok(());
         }
-        let config = &self.common.config;
-        let found =
-            Topology::discover(&self.common.address, self.topology.as_ref(), config.timeout)
-                .await?;
+        let (config, address) = (&self.common.config, &self.common.address);
+        let found = Topology::discover(address, self.topology.as_ref(), config.timeout).await;
+        let found = match found {
+            Ok(found) => found,
+            // Who is connected to the master can do without Sentinels.
+            Err(fault) if address.is_guided() && !self.links.is_empty() => {
+                tracing::warn!(%fault, "cameras: going on with the master that is known");
+                self.topology_at = now + config.lease;
+                return Ok(());
+            }
+            Err(fault) => return Err(fault),
+        };
         let needs_tag = found.is_cluster && config.layout == Layout::Camera;
         if needs_tag && !config.camera_key.contains("<shard>") {
             return Err(Fault::Refused(
@@ -192,22 +203,29 @@ impl Coordinator {
                     .to_owned(),
             ));
         }
-        // A Cluster changes; one server does not.
-        let every = if found.is_cluster { config.lease } else { Duration::from_hours(1) };
-        self.topology_at = now + every;
-        let is_new = self.topology.is_none();
-        self.topology = Some(found);
-        if is_new {
-            self.check_settings().await?;
-        }
+        // A Cluster changes, and so does who is the master; one server does not.
+        let changes = found.is_cluster || address.is_guided();
+        self.topology_at = now + if changes { config.lease } else { Duration::from_hours(1) };
+        let known = self.topology.replace(found);
         self.follow_moves().await;
+        let servers = self.addresses();
+        if known.is_none_or(|known| !known.servers.keys().eq(&servers)) {
+            self.leave_others(&servers);
+            self.check_settings(servers).await?;
+        }
         Ok(())
     }
 
-    async fn check_settings(&mut self) -> Result<(), Fault> {
-        let addresses: Vec<String> = self.addresses();
+    /// Lets go of servers that are none of ours any more, so that nobody works on one that was the
+    /// master once.
+    fn leave_others(&mut self, servers: &[String]) {
+        self.links.retain(|address, _| servers.contains(address));
+        self.workers.retain(|(home, _), _| servers.contains(home));
+    }
+
+    async fn check_settings(&mut self, servers: Vec<String>) -> Result<(), Fault> {
         let mut warnings = Vec::new();
-        for address in addresses {
+        for address in servers {
             let link = self.link(&address).await?;
             warnings.extend(check(link).await?);
         }
@@ -317,8 +335,8 @@ impl Coordinator {
 
     /// A reading task ended though nobody told it to, which only a mistake in it can do: another
     /// takes its shards and claims what was not settled.
-    async fn replace_workers(&mut self, ended: &Result<(), tokio::task::JoinError>) {
-        tracing::error!(?ended, "a reading task is gone; another takes its shards");
+    async fn replace_workers(&mut self, error: &tokio::task::JoinError) {
+        tracing::error!(%error, "a reading task is gone; another takes its shards");
         self.workers.retain(|_, worker| !worker.is_closed());
         let is_orphan = |shard: ShardId, lease: &Lease| {
             let place = (lease.home.clone(), shard.index() % self.common.config.readers);

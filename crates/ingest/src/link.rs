@@ -65,8 +65,10 @@ pub(crate) enum Refusal {
     NoGroup,
     /// The key holds something else than a stream.
     WrongType,
-    /// The key lives on another server, or this one no longer takes writes.
+    /// The key lives on another server.
     Moved,
+    /// The server takes no writes: it is a replica by now, or a master that has lost its replicas.
+    ReadOnly,
     /// It may work later: loading, out of memory, cluster down.
     Later,
     /// Nothing that is known.
@@ -77,7 +79,8 @@ pub(crate) fn refusal(error: &ServerError) -> Refusal {
     match error.code() {
         "NOGROUP" => Refusal::NoGroup,
         "WRONGTYPE" => Refusal::WrongType,
-        "MOVED" | "ASK" | "READONLY" => Refusal::Moved,
+        "MOVED" | "ASK" => Refusal::Moved,
+        "READONLY" | "NOREPLICAS" => Refusal::ReadOnly,
         "LOADING" | "OOM" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "MISCONF" | "BUSY"
         | "UNBLOCKED" => Refusal::Later,
         _ => Refusal::Other,
@@ -89,10 +92,10 @@ impl Fault {
         Self::Refused(format!("{} {}", error.code(), error.details().unwrap_or_default()))
     }
 
-    /// Whether the layout of the Cluster should be looked at again.
+    /// Whether it should be looked again who serves.
     pub(crate) fn is_moved(&self) -> bool {
         match self {
-            Self::Refused(text) => ["MOVED", "ASK", "READONLY", "CLUSTERDOWN"]
+            Self::Refused(text) => ["MOVED", "ASK", "READONLY", "NOREPLICAS", "CLUSTERDOWN"]
                 .iter()
                 .any(|code| text.starts_with(code)),
             Self::Timeout(_) | Self::Broken(_) => true,
@@ -111,9 +114,9 @@ impl Link {
     /// Connects and makes the scripts known.
     pub(crate) async fn open(server: &Address, timeout: Duration) -> Result<Self, Fault> {
         // Time-outs are kept call by call: one of the connection's would end blocked reads.
-        let wire = tokio::time::timeout(timeout, server.connect(None))
-            .await
-            .map_err(|_| Fault::Timeout(timeout))??;
+        let wire = server.connect_unhurried(timeout).await.map_err(|error| {
+            if error.is_timeout() { Fault::Timeout(timeout) } else { Fault::Broken(error) }
+        })?;
         let mut link = Self { wire, timeout };
         let mut load = Pipeline::new();
         for script in [&COMMIT, &LEASE, &HEARTBEAT, &GROUP, &REPLAY, &UNSETTLED] {
@@ -125,6 +128,11 @@ impl Link {
             }
         }
         Ok(link)
+    }
+
+    /// The server at its other end.
+    pub(crate) const fn server(&self) -> &Address {
+        &self.wire.at
     }
 
     /// Sends commands together and waits for their replies; a refused one is a
@@ -227,7 +235,8 @@ mod tests {
         for (codes, meaning) in [
             (&["NOGROUP"][..], Refusal::NoGroup),
             (&["WRONGTYPE"], Refusal::WrongType),
-            (&["MOVED", "ASK", "READONLY"], Refusal::Moved),
+            (&["MOVED", "ASK"], Refusal::Moved),
+            (&["READONLY", "NOREPLICAS"], Refusal::ReadOnly),
             (&["LOADING", "OOM", "CLUSTERDOWN", "MASTERDOWN"], Refusal::Later),
             (&["TRYAGAIN", "MISCONF", "BUSY", "UNBLOCKED"], Refusal::Later),
             (&["ERR", "NOSCRIPT", "NOAUTH"], Refusal::Other),
@@ -240,7 +249,7 @@ mod tests {
 
     #[test]
     fn whoever_moved_or_is_silent_may_be_elsewhere() {
-        for code in ["MOVED", "ASK", "READONLY", "CLUSTERDOWN"] {
+        for code in ["MOVED", "ASK", "READONLY", "NOREPLICAS", "CLUSTERDOWN"] {
             assert!(Fault::of(&error(code)).is_moved(), "{code}");
         }
         assert!(Fault::Timeout(Duration::ZERO).is_moved());

@@ -1,4 +1,5 @@
-//! Which Redis server a shard lives on: the one there is, or the masters of a Cluster.
+//! Which Redis server a shard lives on: the one there is, the master that Sentinels name, or the
+//! masters of a Cluster.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -49,6 +50,7 @@ impl Topology {
 
     async fn ask(server: &Address, timeout: Duration) -> Result<Self, Fault> {
         let mut link = Link::open(server, timeout).await?;
+        let server = &link.server().clone();
         let mut command = redis::cmd("CLUSTER");
         command.arg("SLOTS");
         match link.ask_one(command).await {

@@ -276,11 +276,22 @@ async fn the_shards_of_a_worker_that_is_gone_go_to_another() {
     let place = rig.orders.keys().next().unwrap().clone();
     drop(rig.orders.remove(&place));
 
-    rig.coordinator.replace_workers(&Ok(())).await;
+    let panicked = tokio::spawn(async { panic!("a mistake") }).await.unwrap_err();
+    rig.coordinator.replace_workers(&panicked).await;
 
     assert!(rig.told().is_empty(), "the others go on");
     assert_eq!(rig.coordinator.tasks.len(), 1);
     assert!(!rig.coordinator.workers[&place].is_closed());
+}
+
+#[tokio::test]
+async fn workers_on_a_server_that_is_gone_are_let_go() {
+    let mut rig = Rig::new(config());
+    let servers = rig.coordinator.addresses();
+    rig.coordinator.leave_others(&servers[..1]);
+
+    let homes: Vec<&String> = rig.coordinator.workers.keys().map(|(home, _)| home).collect();
+    assert_eq!(homes, [&servers[0], &servers[0]]);
 }
 
 #[test]

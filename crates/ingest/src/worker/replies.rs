@@ -273,8 +273,13 @@ impl Worker {
             }
             Refusal::WrongType if 1 < streams.len() => self.check_types(streams),
             Refusal::WrongType => self.broken(streams, now),
-            Refusal::Moved | Refusal::Later | Refusal::Other => {
+            refusal @ (Refusal::Moved | Refusal::ReadOnly | Refusal::Later | Refusal::Other) => {
                 let fault = Fault::of(error);
+                if refusal == Refusal::ReadOnly {
+                    // Another server may be at this address by now, and this connection stays with the
+                    // old one.
+                    self.read_link = None;
+                }
                 self.read_at = now + self.read_breaker.fail(rand::random());
                 self.note_problem(&fault, self.read_breaker.n_failures());
                 if fault.is_moved() {

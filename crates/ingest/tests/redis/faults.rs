@@ -1,6 +1,6 @@
 //! Redis goes away, stalls, forgets, runs full or is meddled with.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use tokio::time::sleep;
 
@@ -384,4 +384,43 @@ async fn a_frame_that_somebody_deletes_meanwhile_has_no_result() {
     let counts = running.stop().await.counts();
     assert_eq!((counts.committed, counts.lost), (3, 1));
     assert!(counts.balances() && totals.unaccounted() == 0, "{counts:?} {totals:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_a_server_that_takes_no_writes_any_more_connects_again() {
+    let server = Server::start(&[]).await;
+    let config = rig::config(&server.url());
+    let mut producer = Producer::new(&server, &config).await;
+    producer.add(10, 5).await;
+    let running = Running::start(config.clone(), rig::quick_models());
+    running.settled().await;
+    let mut connection = server.connect().await;
+    let before = readers(&mut connection).await;
+    assert!(!before.is_empty());
+
+    // Such a server keeps its clients; whoever waits for it to change waits at the wrong one.
+    let mut demote = redis::cmd("REPLICAOF");
+    demote.arg("127.0.0.1").arg(rig::free_port());
+    let _: String = demote.query_async(&mut connection).await.unwrap();
+    rig::until("all connected again", async || {
+        let now = readers(&mut connection).await;
+        now.len() == before.len() && now.is_disjoint(&before)
+    })
+    .await;
+
+    let mut promote = redis::cmd("REPLICAOF");
+    let _: String = promote.arg("NO").arg("ONE").query_async(&mut connection).await.unwrap();
+    producer.add(10, 5).await;
+    let totals = running.settled().await;
+    assert_eq!((totals.committed, totals.unaccounted()), (100, 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+    running.stop().await;
+}
+
+/// The connections on which frames are read.
+async fn readers(connection: &mut redis::aio::MultiplexedConnection) -> BTreeSet<String> {
+    let mut list = redis::cmd("CLIENT");
+    let clients: String = list.arg("LIST").query_async(connection).await.unwrap();
+    let readers = clients.lines().filter(|client| client.contains("name=paceline-reader"));
+    readers.map(|client| client.split(' ').next().unwrap().to_owned()).collect()
 }

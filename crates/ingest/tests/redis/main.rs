@@ -13,4 +13,5 @@ mod proxy;
 mod push;
 mod recovery;
 mod rig;
+mod sentinel;
 mod tls;

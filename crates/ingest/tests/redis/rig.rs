@@ -361,24 +361,31 @@ impl Producer {
 
     /// The next frame of each of these cameras.
     pub(crate) async fn add_some(&mut self, cameras: std::ops::Range<usize>) {
+        self.try_add(cameras).await.unwrap();
+    }
+
+    /// The same, of a Redis that may be gone.
+    pub(crate) async fn try_add(
+        &mut self,
+        cameras: std::ops::Range<usize>,
+    ) -> redis::RedisResult<()> {
         let n = cameras.len();
-        {
-            let mut pipe = redis::pipe();
-            let cameras: Vec<String> = cameras.map(|camera| format!("cam-{camera}")).collect();
-            for camera in &cameras {
-                let seq = self.next.get(camera).copied().unwrap_or(0);
-                let mut payload = vec![0; self.bytes];
-                payload[..8].copy_from_slice(&seq.to_le_bytes());
-                pipe.cmd("XADD").arg(self.key(camera)).arg("*");
-                pipe.arg("c").arg(camera).arg("q").arg(seq).arg("d").arg(payload);
-            }
-            let values = self.connection.send_packed_commands(&pipe, 0, n).await.unwrap();
-            for (camera, value) in cameras.into_iter().zip(values) {
-                if matches!(value, Value::BulkString(_)) {
-                    *self.next.entry(camera).or_default() += 1;
-                }
+        let mut pipe = redis::pipe();
+        let cameras: Vec<String> = cameras.map(|camera| format!("cam-{camera}")).collect();
+        for camera in &cameras {
+            let seq = self.next.get(camera).copied().unwrap_or(0);
+            let mut payload = vec![0; self.bytes];
+            payload[..8].copy_from_slice(&seq.to_le_bytes());
+            pipe.cmd("XADD").arg(self.key(camera)).arg("*");
+            pipe.arg("c").arg(camera).arg("q").arg(seq).arg("d").arg(payload);
+        }
+        let values = self.connection.send_packed_commands(&pipe, 0, n).await?;
+        for (camera, value) in cameras.into_iter().zip(values) {
+            if matches!(value, Value::BulkString(_)) {
+                *self.next.entry(camera).or_default() += 1;
             }
         }
+        Ok(())
     }
 
     pub(crate) fn added(&self) -> u64 {

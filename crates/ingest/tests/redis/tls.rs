@@ -9,7 +9,10 @@ use rcgen::{
 };
 use tempfile::TempDir;
 
-use crate::rig::{self, Producer, Running, Server};
+use crate::{
+    rig::{self, Producer, Running, Server},
+    sentinel::{self, Sentinel},
+};
 
 /// An authority, and a folder with what it signed.
 struct Authority {
@@ -67,6 +70,19 @@ impl Authority {
         (Server::start_as("redis-server".into(), &options).await, port)
     }
 
+    /// A Sentinel that watches this one in TLS, and its port for TLS.
+    async fn watch(&self, port: u16) -> (Sentinel, u16) {
+        let own = rig::free_port();
+        let lines = format!(
+            "tls-port {own}\ntls-ca-cert-file {0}/ca.pem\ntls-cert-file {0}/server.pem\n\
+             tls-key-file {0}/server.key\ntls-replication yes\n\
+             sentinel resolve-hostnames yes\nsentinel announce-hostnames yes\n",
+            self.folder.path().display(),
+        );
+        let watched = format!("localhost {port} 1");
+        (Sentinel::start_with("redis-server".into(), &watched, &lines).await, own)
+    }
+
     fn config(&self, port: u16) -> Config {
         Config {
             ca_file: Some(self.path("ca.pem")),
@@ -82,6 +98,24 @@ async fn frames_are_read_and_committed_in_tls() {
     let authority = Authority::new();
     let (server, port) = authority.start().await;
     let config = authority.config(port);
+    let mut producer = Producer::new(&server, &config).await;
+    producer.add(10, 20).await;
+
+    let running = Running::start(config.clone(), rig::quick_models());
+    let totals = running.settled().await;
+
+    assert_eq!((totals.committed, totals.unaccounted()), (200, 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+    assert!(running.stop().await.counts().balances());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_and_the_master_that_they_name_are_spoken_to_in_tls() {
+    let authority = Authority::new();
+    let (server, port) = authority.start().await;
+    let (_sentinel, own) = authority.watch(port).await;
+    let url = format!("rediss+sentinel://localhost:{own}/{}", sentinel::SERVICE);
+    let config = Config { url, ..authority.config(port) };
     let mut producer = Producer::new(&server, &config).await;
     producer.add(10, 20).await;
 

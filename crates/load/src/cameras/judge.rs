@@ -88,7 +88,7 @@ impl Judge {
         shards: &Shards,
         echoes: bool,
     ) -> Result<Self, RedisError> {
-        let mut wire = redis.connect(Some(PATIENCE)).await?;
+        let mut wire = redis.connect(PATIENCE).await?;
         let mut own = Vec::new();
         for shard in shards.all() {
             let (results, ledger) = (shards.results(shard), shards.ledger(shard));

@@ -343,10 +343,11 @@ fn a_refusal_is_answered_by_what_it_means() {
     assert_eq!(refused("NOGROUP"), ("NoGroup".to_owned(), false, false));
     assert!(refused("WRONGTYPE").0.starts_with("Broken"));
     assert_eq!(refused("OOM"), ("Live".to_owned(), true, false));
+    assert_eq!(refused("READONLY"), ("Live".to_owned(), true, true));
     assert_eq!(refused("MOVED"), ("Live".to_owned(), true, true));
     let health = worker.common.health.now();
     assert_eq!(health.problem.as_deref(), Some("Redis refused: MOVED what was wrong"));
-    assert_eq!(health.n_faults, 2);
+    assert_eq!(health.n_faults, 3);
 }
 
 #[test]
