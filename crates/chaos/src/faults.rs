@@ -5,6 +5,7 @@ mod models;
 mod network;
 mod processes;
 mod redis;
+mod sentinel;
 mod storage;
 mod workers;
 
@@ -238,6 +239,13 @@ pub(crate) const ALL: &[Fault] = &[
         REDIS,
         redis::failover,
         "SIGKILL to Redis; its copy takes its place"
+    ),
+    fault!(
+        "redis-sentinel",
+        AWAY,
+        REDIS,
+        sentinel::failover,
+        "a server that asks Sentinels for Redis follows when they promote its copy"
     ),
     fault!("redis-stop", NONE, REDIS, redis::stop, "SIGSTOP to Redis for three seconds"),
     fault!("redis-clients", NONE, REDIS, redis::clients, "Redis closes every connection"),

@@ -98,14 +98,32 @@ impl RedisPair {
     /// SIGKILL to the one that serves; the other one takes its place, and it comes back with
     /// nothing, as a copy. `lost` is called when what was not copied is lost.
     pub(crate) async fn fail_over(&self, lost: impl FnOnce()) -> anyhow::Result<()> {
+        self.lose_serving(lost).await?;
+        let new = 1 - self.serving.load(Ordering::Relaxed);
+        self.ask::<()>(new, &["REPLICAOF", "NO", "ONE"]).await?;
+        self.serve_other().await
+    }
+
+    /// Where the one that serves is, and the other one.
+    pub(crate) fn both(&self) -> [SocketAddr; 2] {
+        let serving = self.serving.load(Ordering::Relaxed);
+        [self.nodes[serving].at, self.nodes[1 - serving].at]
+    }
+
+    /// The first half of a failover: SIGKILL to the one that serves, and nobody is reached.
+    pub(crate) async fn lose_serving(&self, lost: impl FnOnce()) -> anyhow::Result<()> {
         self.copied().await?;
-        let old = self.serving.load(Ordering::Relaxed);
-        let new = 1 - old;
-        self.nodes[old].process.signal(Signal::KILL)?;
-        self.nodes[old].process.ended().await?;
+        self.kill().await?;
         self.relay.point(None);
         lost();
-        self.ask::<()>(new, &["REPLICAOF", "NO", "ONE"]).await?;
+        Ok(())
+    }
+
+    /// The second half, once the other one copies nobody any more: it serves, and the first comes
+    /// back with nothing, as its copy.
+    pub(crate) async fn serve_other(&self) -> anyhow::Result<()> {
+        let old = self.serving.load(Ordering::Relaxed);
+        let new = 1 - old;
         self.serving.store(new, Ordering::Relaxed);
         self.relay.point(Some(self.nodes[new].at));
         fs::remove_dir_all(&self.nodes[old].folder)?;
