@@ -299,7 +299,7 @@ pub(crate) const ALL: &[Fault] = &[
     ),
     fault!(
         "network-loss",
-        NONE,
+        LOSS,
         NFT,
         network::loss,
         "one packet in ten to and from the server gets lost"

@@ -154,15 +154,19 @@ pub(super) async fn silent(scene: &Scene) -> anyhow::Result<()> {
         ensure!(began.elapsed() < PATIENCE, "the model is not asked");
         sleep(Duration::from_millis(5)).await;
     }
-    let mut ports = BTreeSet::new();
+    // A port alone may be that of a client of somebody else as well.
+    let mut pairs = BTreeSet::new();
     for stream in &streams {
-        ports.insert(stream.port()?);
+        pairs.insert((stream.port()?, at.port()));
     }
     for stream in &idle {
-        ports.insert(stream.local_addr()?.port());
+        pairs.insert((stream.local_addr()?.port(), stream.peer_addr()?.port()));
     }
-    let list = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
-    let rules = ["sport", "dport"].map(|end| format!("tcp {end} {{ {list} }}"));
+    let list: Vec<_> = pairs.iter().map(|(own, servers)| format!("{own} . {servers}")).collect();
+    let list = list.join(", ");
+    let rules =
+        ["sport . tcp dport", "dport . tcp sport"].map(|ends| format!("tcp {ends} {{ {list} }}"));
+    let ports: BTreeSet<u16> = pairs.into_iter().map(|(own, _)| own).collect();
     let lossy = Lossy::start(&rules).await?;
     let freed = freed(scene, &ports).await;
     // Until now the silent were there, and could have said so.
