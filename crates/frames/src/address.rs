@@ -140,7 +140,7 @@ impl Address {
         matches!(self.guide, Guide::Named(_)) && self.info.addr() != other.info.addr()
     }
 
-    /// Connects, which may take so long, and so may every call then.
+    /// Connects, which may take so long, twice as long through Sentinels; and so may every call then.
     ///
     /// # Errors
     ///
@@ -166,7 +166,8 @@ impl Address {
         let opened = match &self.guide {
             Guide::Nobody => timeout(longest, self.open(answer)).await,
             Guide::Sentinels(sentinels) | Guide::Named(sentinels) => {
-                timeout(longest, sentinels.find(self, longest, answer)).await
+                // Half of it to find the master, half to connect to it.
+                timeout(longest * 2, sentinels.find(self, longest, answer)).await
             }
         };
         opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

@@ -6,7 +6,9 @@
 pub(crate) mod url;
 
 use std::{
+    collections::BTreeMap,
     fmt, io,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -15,7 +17,10 @@ use std::{
 };
 
 use redis::{RedisError, Value};
-use tokio::time::timeout;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
 
 use crate::address::{Address, Wire};
 
@@ -72,7 +77,10 @@ pub(crate) struct Sentinels {
     first: AtomicUsize,
 }
 
-/// What one of them said.
+/// Who answered, and where the master is, if it knows.
+type Answer = (usize, Result<Option<(String, u16)>, RedisError>);
+
+/// What became of asking one of them.
 enum Said {
     /// Nothing, for this reason.
     Nothing(String),
@@ -88,8 +96,7 @@ impl Sentinels {
     }
 
     /// Connects to the master that the first of them names whose answer is right; to `wanted` only,
-    /// where that is a certain one. Each may take an equal part of `longest`, and the master what is
-    /// left, which is as much at least.
+    /// where that is a certain one. All together may take so long to answer, and the master then.
     pub(crate) async fn find(
         self: &Arc<Self>,
         wanted: &Address,
@@ -97,26 +104,17 @@ impl Sentinels {
         answer: Option<Duration>,
     ) -> Result<Wire, RedisError> {
         let n = self.all.len();
-        let share = longest / u32::try_from(n + 1).unwrap_or(u32::MAX);
-        let first = self.first.load(Ordering::Relaxed);
-        let mut said: Vec<(&Address, Said)> = Vec::new();
-        for place in (first..first + n).map(|place| place % n) {
-            let sentinel = &self.all[place];
-            // Whoever is asked goes to the end of the line until its answer has proved right, also if
-            // nobody waits for that any longer.
-            self.first.store((place + 1) % n, Ordering::Relaxed);
-            let master = match timeout(share, self.ask(sentinel)).await {
-                Ok(Ok(Some((host, port)))) => wanted.named(host, port, self),
-                Ok(Ok(None)) => {
-                    said.push((sentinel, Said::Unknown));
+        let mut said = BTreeMap::new();
+        let mut round = Round::new(Arc::clone(self), longest);
+        while let Some((place, named)) = round.next().await {
+            let master = match named {
+                Ok(Some((host, port))) => wanted.named(host, port, self),
+                Ok(None) => {
+                    said.insert(place, Said::Unknown);
                     continue;
                 }
-                Ok(Err(error)) => {
-                    said.push((sentinel, Said::Nothing(error.to_string())));
-                    continue;
-                }
-                Err(_) => {
-                    said.push((sentinel, Said::Nothing(format!("no answer within {share:?}"))));
+                Err(error) => {
+                    said.insert(place, Said::Nothing(error.to_string()));
                     continue;
                 }
             };
@@ -124,40 +122,98 @@ impl Sentinels {
                 let (from, to) = (wanted.to_string(), master.to_string());
                 return Err(SentinelError::Moved { service: self.service.clone(), from, to }.into());
             }
+            // Another is asked first until this answer has proved right, also if nobody waits for
+            // that any longer.
+            self.first.store((place + 1) % n, Ordering::Relaxed);
             match open(&master, answer).await {
                 Ok(wire) => {
                     self.first.store(place, Ordering::Relaxed);
                     return Ok(wire);
                 }
-                Err(error) => said.push((sentinel, Said::Useless(master, error.to_string()))),
-            }
+                Err(error) => said.insert(place, Said::Useless(master, error.to_string())),
+            };
+        }
+        for place in 0..n {
+            let late = || Said::Nothing(format!("no answer within {longest:?}"));
+            said.entry(place).or_insert_with(late);
         }
         Err(self.failed(&said).into())
     }
 
     /// What a Sentinel says where the master is.
-    async fn ask(&self, sentinel: &Address) -> Result<Option<(String, u16)>, RedisError> {
-        let mut wire = sentinel.open(None).await?;
-        let mut command = redis::cmd("SENTINEL");
-        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
-        command.query_async(&mut wire.connection).await
+    async fn ask(self: Arc<Self>, place: usize) -> Answer {
+        let asked = async {
+            let mut wire = self.all[place].open(None).await?;
+            let mut command = redis::cmd("SENTINEL");
+            command.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.service);
+            command.query_async(&mut wire.connection).await
+        };
+        (place, asked.await)
     }
 
-    fn failed(&self, said: &[(&Address, Said)]) -> SentinelError {
-        let one = |(sentinel, said): &(&Address, Said)| match said {
-            Said::Nothing(why) => format!("{sentinel} ({why})"),
-            Said::Unknown => format!("{sentinel} (does not know it)"),
-            Said::Useless(master, why) => format!("{sentinel} (names {master}: {why})"),
+    fn failed(&self, said: &BTreeMap<usize, Said>) -> SentinelError {
+        let one = |(place, said): (&usize, &Said)| {
+            let sentinel = &self.all[*place];
+            match said {
+                Said::Nothing(why) => format!("{sentinel} ({why})"),
+                Said::Unknown => format!("{sentinel} (does not know it)"),
+                Said::Useless(master, why) => format!("{sentinel} (names {master}: {why})"),
+            }
         };
         let tried = said.iter().map(one).collect::<Vec<_>>().join(", ");
         let service = self.service.clone();
-        let has = |wanted: fn(&Said) -> bool| said.iter().any(|(_, said)| wanted(said));
+        let has = |wanted: fn(&Said) -> bool| said.values().any(wanted);
         if has(|said| matches!(said, Said::Useless(..))) {
             SentinelError::NoMaster { service, tried }
         } else if has(|said| matches!(said, Said::Unknown)) {
             SentinelError::UnknownService { service, tried }
         } else {
             SentinelError::Unreachable { service, tried }
+        }
+    }
+}
+
+/// One asking of all: the next when one has failed, or is slow. Who is slow may still answer: on a
+/// busy machine all are, and to begin anew with each would end with none.
+struct Round {
+    sentinels: Arc<Sentinels>,
+    under_way: JoinSet<Answer>,
+    left: Range<usize>,
+    /// How long one is waited for before the next is asked too.
+    head_start: Duration,
+    until: Instant,
+}
+
+impl Round {
+    fn new(sentinels: Arc<Sentinels>, longest: Duration) -> Self {
+        let (first, n) = (sentinels.first.load(Ordering::Relaxed), sentinels.all.len());
+        Self {
+            sentinels,
+            under_way: JoinSet::new(),
+            left: first..first + n,
+            head_start: longest / u32::try_from(n + 1).unwrap_or(u32::MAX),
+            until: Instant::now() + longest,
+        }
+    }
+
+    /// The next answer; none when all have answered or it is too late.
+    async fn next(&mut self) -> Option<Answer> {
+        loop {
+            if let Some(place) = self.left.next() {
+                let sentinels = Arc::clone(&self.sentinels);
+                let place = place % sentinels.all.len();
+                self.under_way.spawn(sentinels.ask(place));
+            }
+            let is_last = self.left.is_empty();
+            let next = Instant::now() + self.head_start;
+            let wake = if is_last { self.until } else { self.until.min(next) };
+            match timeout_at(wake, self.under_way.join_next()).await {
+                Ok(Some(Ok(answer))) => return Some(answer),
+                Ok(None) => return None,
+                Err(_) if is_last || self.until <= Instant::now() => return None,
+                // One that panicked says nothing.
+                Ok(Some(Err(_))) | Err(_) => {}
+            }
         }
     }
 }

@@ -58,6 +58,12 @@ impl Sentinel {
         own
     }
 
+    /// Sends it a signal by name.
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
     /// What it says where the master is.
     async fn master(&self) -> u16 {
         let words = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE];
@@ -232,11 +238,12 @@ async fn a_master_that_is_named_no_longer_is_left_though_it_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sentinel_that_is_dead_is_passed_over() {
+async fn sentinels_that_are_dead_or_hang_are_passed_over() {
     let master = Server::start(&[]).await;
     let mut sentinels = sentinels(&master, 0, 2).await;
     let config = rig::config(&url(&sentinels, SERVICE));
     drop(sentinels.remove(0));
+    sentinels[0].signal("STOP");
     let mut producer = Producer::new(&master, &config).await;
     producer.add(10, 10).await;
 
@@ -317,10 +324,7 @@ async fn what_sentinels_do_not_know_is_said_and_so_is_who_was_asked() {
         running.stop().await;
     };
     says("others", "the Sentinels know no service `others`", " (does not know it)").await;
-    for sentinel in &sentinels {
-        let pid = sentinel.child.id().to_string();
-        assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-    }
+    sentinels.iter().for_each(|sentinel| sentinel.signal("KILL"));
     says(SERVICE, "no Sentinel can be asked for the master of `cameras`", " (").await;
 }
 
