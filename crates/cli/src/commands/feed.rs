@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// checksum. With --check their results are read and judged: what is lost, doubled or out of order.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FeedArgs {
-    /// Where Redis is; redis+sentinel://HOST,HOST/SERVICE where Sentinels know
+    /// Where Redis is, or the Sentinels that know: as `cameras.url` of the server
     #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6379")]
     redis: String,
     #[command(flatten)]

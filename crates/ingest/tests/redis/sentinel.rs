@@ -324,7 +324,9 @@ async fn what_sentinels_do_not_know_is_said_and_so_is_who_was_asked() {
         running.stop().await;
     };
     says("others", "the Sentinels know no service `others`", " (does not know it)").await;
-    sentinels.iter().for_each(|sentinel| sentinel.signal("KILL"));
+    for sentinel in &sentinels {
+        sentinel.signal("KILL");
+    }
     says(SERVICE, "no Sentinel can be asked for the master of `cameras`", " (").await;
 }
 
