@@ -11,7 +11,12 @@ use axum::{
     http::{HeaderMap, Request, StatusCode},
 };
 use futures_util::StreamExt as _;
-use paceline_api::{App, Readiness, gate::Gate, http, live::CameraSight};
+use paceline_api::{
+    App, Readiness,
+    gate::Gate,
+    http::{self, Bodies},
+    live::CameraSight,
+};
 use paceline_backend::{Ragged, Simulated, simulated};
 use paceline_pipeline::{
     Answer, Ask, Blueprint, Control, Known, Mode, Model, Models, SequenceLimits, VersionPolicy,
@@ -69,7 +74,7 @@ fn app() -> App {
         readiness: Arc::new(Readiness::default()),
         control: Arc::new(Nothing),
         cameras: None,
-        max_body: 1 << 20,
+        bodies: Bodies::new(1 << 20, 1 << 20),
         metrics: None,
         live: Arc::default(),
     };
