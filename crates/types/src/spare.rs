@@ -159,14 +159,14 @@ mod tests {
     fn pieces_are_appended_whether_or_not_there_was_room_for_them() {
         let spare = Spare::new(MAX_KEPT);
         drop(filled(&spare, 2 * MIN_KEPT, 9));
+        let pieces = [vec![1; 3], Vec::new(), vec![2; MIN_KEPT], vec![3; 2]];
 
         for n_bytes in [0, 5, MIN_KEPT] {
             let mut room = spare.room(n_bytes);
-            for piece in [&[1; 3][..], &[], &[2; MIN_KEPT], &[3; 2]] {
+            for piece in &pieces {
                 room.push(piece);
             }
-            let whole = Bytes::from(room);
-            assert_eq!(whole, [&[1; 3][..], &[2; MIN_KEPT], &[3; 2]].concat(), "{n_bytes}");
+            assert_eq!(Bytes::from(room), pieces.concat(), "{n_bytes}");
         }
     }
 }
