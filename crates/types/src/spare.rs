@@ -37,16 +37,20 @@ impl Spare {
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
     ) -> Result<Bytes, E> {
         let mut room = self.room(n_bytes);
+        if room.buffer.len() < n_bytes {
+            room.buffer.resize(n_bytes, 0);
+        }
         fill(&mut room.buffer[..n_bytes])?;
         room.n_filled = n_bytes;
         Ok(room.into())
     }
 
-    /// Room for so many bytes, or more, that come piece by piece.
+    /// Room for so many bytes, or more, that come piece by piece. Until they come it costs nothing, so
+    /// who promises many takes no memory.
     #[must_use]
     pub fn room(&self, n_bytes: usize) -> Room {
         let is_kept = (MIN_KEPT..=self.0.max_kept).contains(&n_bytes);
-        let buffer = if is_kept { self.0.take(n_bytes) } else { vec![0; n_bytes] };
+        let buffer = if is_kept { self.0.take(n_bytes) } else { Vec::with_capacity(n_bytes) };
         Room { buffer, n_filled: 0, home: is_kept.then(|| Arc::clone(&self.0)) }
     }
 }
@@ -55,16 +59,16 @@ impl Shelf {
     fn take(&self, n_bytes: usize) -> Vec<u8> {
         let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         // The last to come back is the likeliest to be in the processor's caches.
-        let fits = buffers.iter().rposition(|buffer| n_bytes <= buffer.len());
+        let fits = buffers.iter().rposition(|buffer| n_bytes <= buffer.capacity());
         // What comes next is likely to be a little larger or smaller.
-        fits.map_or_else(|| vec![0; n_bytes + n_bytes / 8], |at| buffers.remove(at))
+        fits.map_or_else(|| Vec::with_capacity(n_bytes + n_bytes / 8), |at| buffers.remove(at))
     }
 }
 
 /// A buffer that is filled from its beginning on, and then looked at.
 #[derive(Debug)]
 pub struct Room {
-    /// What another has left behind in it is never seen.
+    /// As long as it ever was: what another has left behind is written over, and never seen.
     buffer: Vec<u8>,
     n_filled: usize,
     home: Option<Arc<Shelf>>,
@@ -73,12 +77,11 @@ pub struct Room {
 impl Room {
     /// Appends a piece.
     pub fn push(&mut self, piece: &[u8]) {
-        let n_filled = self.n_filled + piece.len();
-        if self.buffer.len() < n_filled {
-            self.buffer.resize(n_filled.max(2 * self.buffer.len()), 0);
-        }
-        self.buffer[self.n_filled..n_filled].copy_from_slice(piece);
-        self.n_filled = n_filled;
+        let left_behind = &mut self.buffer[self.n_filled..];
+        let (over, beyond) = piece.split_at(piece.len().min(left_behind.len()));
+        left_behind[..over.len()].copy_from_slice(over);
+        self.buffer.extend_from_slice(beyond);
+        self.n_filled += piece.len();
     }
 }
 
@@ -103,8 +106,8 @@ impl Drop for Room {
     fn drop(&mut self) {
         let Some(home) = &self.home else { return };
         let mut buffers = home.buffers.lock().unwrap_or_else(PoisonError::into_inner);
-        let n_kept: usize = buffers.iter().map(Vec::len).sum();
-        if n_kept + self.buffer.len() <= home.max_kept {
+        let n_kept: usize = buffers.iter().map(Vec::capacity).sum();
+        if n_kept + self.buffer.capacity() <= home.max_kept {
             buffers.push(std::mem::take(&mut self.buffer));
         }
     }
@@ -153,6 +156,13 @@ mod tests {
             3,
             "each is an eighth larger than was asked for"
         );
+    }
+
+    #[test]
+    fn room_that_is_only_promised_is_not_touched() {
+        let room = Spare::new(MAX_KEPT).room(2 * MIN_KEPT);
+
+        assert_eq!((room.buffer.len(), room.buffer.capacity() >= 2 * MIN_KEPT), (0, true));
     }
 
     #[test]
