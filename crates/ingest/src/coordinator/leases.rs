@@ -16,6 +16,16 @@ use crate::{
     worker::Order,
 };
 
+/// What became of a lease that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leased {
+    New,
+    Still,
+    Lost,
+    /// It is somebody else's, as before.
+    Elsewhere,
+}
+
 impl Coordinator {
     /// Renews what is ours and takes what should be.
     pub(super) async fn renew(&mut self, wanted: &BTreeSet<ShardId>) -> Result<(), Fault> {
@@ -36,39 +46,43 @@ impl Coordinator {
             let tokens = self.lease(&home, &actions).await?;
             // Not the whole time, since clocks differ a little.
             let until = sent + self.common.config.lease.mul_f64(0.9);
-            let mut taken = Vec::new();
+            let (mut taken, mut lost) = (Vec::new(), Vec::new());
             for ((shard, _), token) in actions.into_iter().zip(tokens) {
-                if self.leased(&home, shard, &token, until).await {
-                    taken.push(shard);
+                match self.leased(&home, shard, &token, until).await {
+                    Leased::New => taken.push(shard),
+                    Leased::Lost => lost.push(shard),
+                    Leased::Still | Leased::Elsewhere => {}
                 }
+            }
+            // Once for all: a failover may cost every lease at a time.
+            if let Some(first) = lost.first() {
+                tracing::warn!(shards = lost.len(), %first, home, "cameras: leases were lost");
             }
             self.grant_all(&home, taken).await;
         }
         Ok(())
     }
 
-    /// What became of one lease; whether it is a new one.
+    /// What became of one lease.
     pub(super) async fn leased(
         &mut self,
         home: &str,
         shard: ShardId,
         token: &str,
         until: Instant,
-    ) -> bool {
+    ) -> Leased {
         let is_known = self.leases.contains_key(&shard);
         if token.is_empty() {
-            if is_known {
-                tracing::warn!(%shard, "the lease was lost");
-                self.lose(shard).await;
-            }
-            return false;
+            self.lose(shard).await;
+            return if is_known { Leased::Lost } else { Leased::Elsewhere };
         }
         self.common.leases.set(shard, Some(until));
-        if !is_known {
-            let lease = Lease { token: token.into(), home: home.to_owned(), draining_since: None };
-            self.leases.insert(shard, lease);
+        if is_known {
+            return Leased::Still;
         }
-        !is_known
+        let lease = Lease { token: token.into(), home: home.to_owned(), draining_since: None };
+        self.leases.insert(shard, lease);
+        Leased::New
     }
 
     /// Hands new shards to workers, once nobody who had them before can read on.

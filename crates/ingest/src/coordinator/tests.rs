@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::*;
-use crate::Config;
+use crate::{Config, coordinator::leases::Leased};
 
 /// Of two servers that share the slots by halves.
 fn topology(is_swapped: bool) -> Topology {
@@ -63,7 +63,7 @@ impl Rig {
         }
     }
 
-    async fn lease(&mut self, shard: ShardId, token: &str) -> bool {
+    async fn lease(&mut self, shard: ShardId, token: &str) -> Leased {
         let key = self.coordinator.common.shards.lease(shard);
         let home = self.coordinator.home(&key).unwrap();
         let until = Instant::now() + Duration::from_hours(1);
@@ -181,12 +181,12 @@ fn cameras_that_were_removed_are_not_read_and_paused_ones_are_kept() {
 async fn what_a_lease_says_is_whose_a_shard_is() {
     let mut rig = Rig::new(config());
     let shard = ShardId(3);
-    assert!(!rig.lease(shard, "").await && !rig.holds(shard), "another has it");
-    assert!(rig.lease(shard, "token").await && rig.holds(shard));
-    assert!(!rig.lease(shard, "token").await && rig.holds(shard), "it was renewed");
+    assert_eq!((rig.lease(shard, "").await, rig.holds(shard)), (Leased::Elsewhere, false));
+    assert_eq!((rig.lease(shard, "token").await, rig.holds(shard)), (Leased::New, true));
+    assert_eq!((rig.lease(shard, "token").await, rig.holds(shard)), (Leased::Still, true));
     assert!(rig.told().is_empty());
 
-    assert!(!rig.lease(shard, "").await && !rig.holds(shard), "it is lost");
+    assert_eq!((rig.lease(shard, "").await, rig.holds(shard)), (Leased::Lost, false));
     let told = rig.told();
     assert!(matches!(&told[..], [(_, Order::Forget(lost))] if *lost == shard), "{told:?}");
     assert!(rig.coordinator.leases.is_empty());
