@@ -6,10 +6,12 @@
     reason = "a test that cannot go on has failed, and it supervises itself"
 )]
 
+#[path = "common/app.rs"]
+mod app;
 #[path = "common/gated.rs"]
 mod gated;
-#[path = "common/streams.rs"]
-mod streams;
+#[path = "common/model.rs"]
+mod model;
 
 use gated::{BODY, PATIENCE, Rig, ask, connect, send};
 use tokio::{

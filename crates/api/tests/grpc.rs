@@ -5,10 +5,12 @@
     reason = "a test that cannot go on has failed, and it supervises itself"
 )]
 
+#[path = "common/app.rs"]
+mod app;
 #[path = "common/door.rs"]
 mod door;
-#[path = "common/streams.rs"]
-mod streams;
+#[path = "common/model.rs"]
+mod model;
 
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
 //! `GET /v1/models/{model}/stats` and `explain` say what happened, and what would.
 
-#[path = "common/streams.rs"]
-mod streams;
+#[path = "common/app.rs"]
+mod app;
+#[path = "common/model.rs"]
+mod model;
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,66 +13,28 @@ use axum::{
     http::{Request, StatusCode},
 };
 use paceline_api::{
-    App, Readiness,
     gate::Gate,
-    http::{self, Bodies},
+    http::{self},
 };
-use paceline_backend::{Ragged, Simulated, simulated};
-use paceline_pipeline::{
-    Answer, Blueprint, Control, Known, Mode, Model, Models, SequenceLimits, VersionPolicy,
-};
+use paceline_backend::{Backend, Simulated, simulated};
+use paceline_pipeline::{Blueprint, Models};
 use serde_json::Value;
 use tower::ServiceExt as _;
-
-/// No model is loaded or unloaded here.
-struct Nothing;
-
-impl Control for Nothing {
-    fn load<'a>(&'a self, _: &'a str) -> Answer<'a> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn unload<'a>(&'a self, name: &'a str) -> Answer<'a> {
-        self.load(name)
-    }
-
-    fn known(&self) -> Vec<Known> {
-        Vec::new()
-    }
-}
 
 /// One simulated model `m`, whose calls take a tenth of a second.
 fn door() -> Router {
     let settings = simulated::Settings { delay: Duration::from_millis(100), ..Default::default() };
+    let simulated = Arc::new(move |_| {
+        Ok(Box::new(Simulated::build(settings.clone(), 0).unwrap()) as Box<dyn Backend>)
+    });
     let blueprint = Blueprint {
-        name: "m".to_owned(),
         version: 3,
-        version_policy: VersionPolicy::default(),
-        platform: "paceline_simulated".to_owned(),
-        mode: Mode::Batch,
         batch: paceline_batch::Settings { max_items: Some(4), ..Default::default() },
-        instances: 1,
-        build: Arc::new(move |_| Ok(Box::new(Simulated::build(settings.clone(), 0).unwrap()))),
-        ragged: Box::new(|_| Ok(Ragged::default())),
-        warm_up_length: 1,
-        adapter: None,
-        sequences: SequenceLimits::default(),
+        ..model::blueprint(simulated)
     };
-    let (model, clock) = Model::open(blueprint).unwrap();
-    tokio::spawn(clock.run());
     let models = Arc::new(Models::default());
-    models.replace("m", vec![model]);
-    let app = App {
-        streams: streams::no_streams(&models),
-        models,
-        readiness: Arc::new(Readiness::default()),
-        control: Arc::new(Nothing),
-        cameras: None,
-        bodies: Bodies::new(1 << 20, 1 << 20),
-        live: Arc::default(),
-        metrics: None,
-    };
-    http::router(app, Arc::new(Gate::open()))
+    model::open(&models, blueprint);
+    http::router(app::app(&models), Arc::new(Gate::open()))
 }
 
 async fn send(door: &Router, request: Request<Body>) -> (StatusCode, Value) {

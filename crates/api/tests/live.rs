@@ -1,7 +1,9 @@
 //! What those get who watch, and the page that they watch on.
 
-#[path = "common/streams.rs"]
-mod streams;
+#[path = "common/app.rs"]
+mod app;
+#[path = "common/model.rs"]
+mod model;
 
 use std::sync::Arc;
 
@@ -12,72 +14,30 @@ use axum::{
 };
 use futures_util::StreamExt as _;
 use paceline_api::{
-    App, Readiness,
+    App,
     gate::Gate,
-    http::{self, Bodies},
+    http::{self},
     live::CameraSight,
 };
-use paceline_backend::{Ragged, Simulated, simulated};
-use paceline_pipeline::{
-    Answer, Ask, Blueprint, Control, Known, Mode, Model, Models, SequenceLimits, VersionPolicy,
-};
+use paceline_backend::{Backend, Simulated, simulated};
+use paceline_pipeline::{Ask, Blueprint, Models};
 use paceline_types::Tensor;
 use serde_json::Value;
 use smallvec::smallvec;
 use tower::ServiceExt as _;
 
-/// No model is loaded or unloaded here.
-struct Nothing;
-
-impl Control for Nothing {
-    fn load<'a>(&'a self, _: &'a str) -> Answer<'a> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn unload<'a>(&'a self, name: &'a str) -> Answer<'a> {
-        self.load(name)
-    }
-
-    fn known(&self) -> Vec<Known> {
-        Vec::new()
-    }
-}
-
-fn model(name: &str) -> Arc<Model> {
-    let blueprint = Blueprint {
-        name: name.to_owned(),
-        version: 1,
-        version_policy: VersionPolicy::default(),
-        platform: "paceline_simulated".to_owned(),
-        mode: Mode::Batch,
-        batch: paceline_batch::Settings::default(),
-        instances: 1,
-        build: Arc::new(|_| {
-            Ok(Box::new(Simulated::build(simulated::Settings::default(), 0).unwrap()))
-        }),
-        ragged: Box::new(|_| Ok(Ragged::default())),
-        warm_up_length: 1,
-        adapter: None,
-        sequences: SequenceLimits::default(),
-    };
-    let (model, clock) = Model::open(blueprint).unwrap();
-    tokio::spawn(clock.run());
-    model
+fn open(models: &Models, name: &str) {
+    let build = Arc::new(|_| {
+        let model = Simulated::build(simulated::Settings::default(), 0).unwrap();
+        Ok(Box::new(model) as Box<dyn Backend>)
+    });
+    model::open(models, Blueprint { name: name.to_owned(), ..model::blueprint(build) });
 }
 
 fn app() -> App {
     let models = Arc::new(Models::default());
-    models.replace("m", vec![model("m")]);
-    let app = App {
-        streams: streams::no_streams(&models),
-        models,
-        readiness: Arc::new(Readiness::default()),
-        control: Arc::new(Nothing),
-        cameras: None,
-        bodies: Bodies::new(1 << 20, 1 << 20),
-        metrics: None,
-        live: Arc::default(),
-    };
+    open(&models, "m");
+    let app = app::app(&models);
     app.readiness.set(true);
     app
 }
@@ -153,7 +113,7 @@ async fn models_that_come_and_cameras_are_seen() {
     let app = app();
     let mut viewer = Viewer::new(&app).await;
     viewer.next().await.unwrap();
-    app.models.replace("n", vec![model("n")]);
+    open(&app.models, "n");
     app.live.show_cameras(|| CameraSight { taken: 7, ..CameraSight::default() });
 
     let (name, all) = viewer.next().await.unwrap();

@@ -1,7 +1,7 @@
 //! The `OpenAPI` document and the routes say the same.
 
-#[path = "common/streams.rs"]
-mod streams;
+#[path = "common/app.rs"]
+mod app;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -11,44 +11,14 @@ use axum::{
     http::{Method, Request, StatusCode, header::ALLOW},
 };
 use paceline_api::{
-    App, Readiness,
     gate::Gate,
-    http::{self, Bodies},
+    http::{self},
 };
-use paceline_pipeline::{Answer, Control, Known, Models};
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-/// Knows nothing, and says so with success.
-struct Nothing;
-
-impl Control for Nothing {
-    fn load<'a>(&'a self, _name: &'a str) -> Answer<'a> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn unload<'a>(&'a self, _name: &'a str) -> Answer<'a> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn known(&self) -> Vec<Known> {
-        Vec::new()
-    }
-}
-
 fn router() -> Router {
-    let models = Arc::new(Models::default());
-    let app = App {
-        streams: streams::no_streams(&models),
-        models,
-        readiness: Arc::new(Readiness::default()),
-        control: Arc::new(Nothing),
-        cameras: None,
-        bodies: Bodies::new(1 << 20, 1 << 20),
-        live: Arc::default(),
-        metrics: None,
-    };
-    http::router(app, Arc::new(Gate::open()))
+    http::router(app::app(&Arc::default()), Arc::new(Gate::open()))
 }
 
 async fn ask(method: Method, path: &str) -> (StatusCode, Vec<String>, Vec<u8>) {

@@ -1,7 +1,9 @@
 //! `POST /v1/models/{model}/infer`: who shares a call with whom.
 
-#[path = "common/streams.rs"]
-mod streams;
+#[path = "common/app.rs"]
+mod app;
+#[path = "common/model.rs"]
+mod model;
 
 use std::sync::Arc;
 
@@ -10,14 +12,9 @@ use axum::{
     body::{Body, to_bytes},
     http::Request,
 };
-use paceline_api::{
-    App, Readiness,
-    http::{self, Bodies},
-};
-use paceline_backend::{Backend, BackendError, Call, Outputs, Ragged, Simulated, simulated};
-use paceline_pipeline::{
-    Answer, Blueprint, Control, Known, Mode, Model, Models, SequenceLimits, VersionPolicy,
-};
+use paceline_api::http::{self};
+use paceline_backend::{Backend, BackendError, Call, Outputs, Simulated, simulated};
+use paceline_pipeline::{Model, Models};
 use paceline_types::Signature;
 use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
@@ -68,41 +65,17 @@ struct Door {
 impl Door {
     fn open() -> Self {
         let gate = Arc::new(Gate::default());
-        let blueprint = Blueprint {
-            name: "m".to_owned(),
-            version: 1,
-            version_policy: VersionPolicy::default(),
-            platform: "paceline_simulated".to_owned(),
-            mode: Mode::Batch,
-            batch: paceline_batch::Settings::default(),
-            instances: 1,
-            build: {
-                let gate = Arc::clone(&gate);
-                Arc::new(move |_| {
-                    let model = Simulated::build(simulated::Settings::default(), 0).unwrap();
-                    Ok(Box::new(Gated { model, gate: Arc::clone(&gate) }))
-                })
-            },
-            ragged: Box::new(|_| Ok(Ragged::default())),
-            warm_up_length: 1,
-            adapter: None,
-            sequences: SequenceLimits::default(),
+        let build = {
+            let gate = Arc::clone(&gate);
+            Arc::new(move |_| {
+                let model = Simulated::build(simulated::Settings::default(), 0).unwrap();
+                Ok(Box::new(Gated { model, gate: Arc::clone(&gate) }) as Box<dyn Backend>)
+            })
         };
-        let (model, clock) = Model::open(blueprint).unwrap();
-        tokio::spawn(clock.run());
         let models = Arc::new(Models::default());
-        models.replace("m", vec![Arc::clone(&model)]);
-        let app = App {
-            streams: streams::no_streams(&models),
-            models,
-            readiness: Arc::new(Readiness::default()),
-            control: Arc::new(Nothing),
-            cameras: None,
-            bodies: Bodies::new(1 << 20, 1 << 20),
-            live: Arc::default(),
-            metrics: None,
-        };
-        Self { router: http::router(app, Arc::new(paceline_api::gate::Gate::open())), model, gate }
+        let model = model::open(&models, model::blueprint(build));
+        let entrance = Arc::new(paceline_api::gate::Gate::open());
+        Self { router: http::router(app::app(&models), entrance), model, gate }
     }
 
     /// Sends a request, and gives how many items shared each answer's call.
@@ -126,23 +99,6 @@ impl Door {
         while !holds(self.model.batch_stats()) {
             tokio::task::yield_now().await;
         }
-    }
-}
-
-/// No model is loaded or unloaded here.
-struct Nothing;
-
-impl Control for Nothing {
-    fn load<'a>(&'a self, _: &'a str) -> Answer<'a> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn unload<'a>(&'a self, name: &'a str) -> Answer<'a> {
-        self.load(name)
-    }
-
-    fn known(&self) -> Vec<Known> {
-        Vec::new()
     }
 }
 

@@ -2,30 +2,28 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::streams::no_streams;
 use bytes::Bytes;
 use paceline_api::{
     App, Readiness,
     gate::Gate,
     grpc,
-    http::{Bodies, Budget, Listening, Places, ServeLimits, serve},
+    http::{Budget, Listening, Places, ServeLimits, serve},
     oip::proto::{
         ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
         model_infer_request::InferInputTensor,
     },
 };
 use paceline_backend::{
-    Backend, BackendError, Call, Early, EarlyOutputs, Outputs, Ragged, Simulated, StackedCall,
+    Backend, BackendError, Call, Early, EarlyOutputs, Outputs, Simulated, StackedCall,
     simulated::Settings,
 };
-use paceline_pipeline::{
-    Answer, Blueprint, Build, Control, ControlError, Known, Mode, Model, Models, SequenceLimits,
-    VersionPolicy,
-};
+use paceline_pipeline::{Answer, Blueprint, Build, Control, ControlError, Known, Model, Models};
 use paceline_types::{ErrorCode, Signature, Tensor};
 use tokio::{net::TcpListener, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::{Channel, Endpoint};
+
+use crate::{app, model};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -54,21 +52,13 @@ impl Door {
     }
 
     async fn open_built(build: Build) -> Self {
-        let (model, clock) = Model::open(blueprint(build)).unwrap();
-        tokio::spawn(clock.run());
+        let one_at_a_time =
+            paceline_batch::Settings { max_items: Some(1), ..paceline_batch::Settings::default() };
         let models = Arc::new(Models::default());
-        models.replace("m", vec![Arc::clone(&model)]);
+        let model =
+            model::open(&models, Blueprint { batch: one_at_a_time, ..model::blueprint(build) });
         let (connections, stop) = (TaskTracker::new(), CancellationToken::new());
-        let app = App {
-            streams: no_streams(&models),
-            models,
-            readiness: Arc::new(Readiness::default()),
-            control: Arc::new(OneModel),
-            cameras: None,
-            bodies: Bodies::new(1 << 20, 1 << 20),
-            live: Arc::default(),
-            metrics: None,
-        };
+        let app = App { control: Arc::new(OneModel), ..app::app(&models) };
         app.readiness.set(true);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -199,25 +189,5 @@ impl Backend for Counting {
             }
         }
         Ok(Outputs::default())
-    }
-}
-
-fn blueprint(build: Build) -> Blueprint {
-    Blueprint {
-        name: "m".to_owned(),
-        version: 1,
-        version_policy: VersionPolicy::default(),
-        platform: "paceline_simulated".to_owned(),
-        mode: Mode::Batch,
-        batch: paceline_batch::Settings {
-            max_items: Some(1),
-            ..paceline_batch::Settings::default()
-        },
-        instances: 1,
-        build,
-        ragged: Box::new(|_| Ok(Ragged::default())),
-        sequences: SequenceLimits::default(),
-        warm_up_length: 1,
-        adapter: None,
     }
 }

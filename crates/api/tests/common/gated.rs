@@ -8,19 +8,16 @@ use std::{
 
 use bytes::Bytes;
 use paceline_api::{
-    App, Readiness,
     gate::Gate,
     grpc,
-    http::{self, Bodies, Budget, Entrance, Listening, Places, ServeLimits, serve},
+    http::{self, Budget, Entrance, Listening, Places, ServeLimits, serve},
     oip::proto::{
         ModelInferRequest, grpc_inference_service_client::GrpcInferenceServiceClient,
         model_infer_request::InferInputTensor,
     },
 };
-use paceline_backend::{Backend, BackendError, Call, Outputs, Ragged};
-use paceline_pipeline::{
-    Answer, Blueprint, Control, Known, Mode, Model, Models, SequenceLimits, VersionPolicy,
-};
+use paceline_backend::{Backend, BackendError, Call, Outputs};
+use paceline_pipeline::{Blueprint, Model, Models};
 use paceline_types::{DType, Dim, Signature, TensorSpec};
 use tokio::{
     io::AsyncWriteExt as _,
@@ -30,7 +27,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::streams;
+use crate::{app, model};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) const BODY: &str =
@@ -55,23 +52,6 @@ impl Backend for Gated {
     }
 }
 
-/// Loads nothing.
-struct Nobody;
-
-impl Control for Nobody {
-    fn load<'a>(&'a self, _name: &'a str) -> Answer<'a> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn unload<'a>(&'a self, _name: &'a str) -> Answer<'a> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn known(&self) -> Vec<Known> {
-        Vec::new()
-    }
-}
-
 /// Both doors to a model whose first request is at the gate.
 pub(crate) struct Rig {
     pub(crate) model: Arc<Model>,
@@ -86,19 +66,9 @@ impl Rig {
     pub(crate) async fn open(memory: usize) -> Self {
         let budget = Budget::new(memory);
         let (release, gate) = mpsc::channel();
-        let model = model(gate);
         let models = Arc::new(Models::default());
-        models.replace("m", vec![Arc::clone(&model)]);
-        let app = App {
-            streams: streams::no_streams(&models),
-            models,
-            readiness: Arc::new(Readiness::default()),
-            control: Arc::new(Nobody),
-            cameras: None,
-            bodies: Bodies::new(1 << 20, 1 << 20),
-            live: Arc::default(),
-            metrics: None,
-        };
+        let model = open(&models, gate);
+        let app = app::app(&models);
         let stop = CancellationToken::new();
         let router = grpc::router(app.clone(), Gate::open(), stop.clone()).unwrap();
         let grpc = listen(router.into(), &budget, &stop).await;
@@ -133,7 +103,7 @@ async fn listen(entrance: Entrance, budget: &Arc<Budget>, stop: &CancellationTok
     address
 }
 
-fn model(gate: mpsc::Receiver<()>) -> Arc<Model> {
+fn open(models: &Models, gate: mpsc::Receiver<()>) -> Arc<Model> {
     let spec = |name: &str| TensorSpec {
         name: name.to_owned(),
         dtype: DType::F32,
@@ -142,25 +112,13 @@ fn model(gate: mpsc::Receiver<()>) -> Arc<Model> {
     let signature = Signature { inputs: vec![spec("x")], outputs: vec![spec("y")], batched: true };
     let shared = Arc::new(Mutex::new(None));
     let of_model = Arc::clone(&shared);
-    let (model, clock) = Model::open(Blueprint {
-        name: "m".to_owned(),
-        version: 1,
-        version_policy: VersionPolicy::default(),
-        platform: "test".to_owned(),
-        mode: Mode::Batch,
-        batch: paceline_batch::Settings { max_items: Some(1), ..Default::default() },
-        instances: 1,
-        build: Arc::new(move |_| {
-            Ok(Box::new(Gated { signature: signature.clone(), gate: Arc::clone(&of_model) }))
-        }),
-        ragged: Box::new(|_| Ok(Ragged::default())),
-        sequences: SequenceLimits::default(),
-        warm_up_length: 1,
-        adapter: None,
-    })
-    .unwrap();
+    let build = Arc::new(move |_| {
+        let gate = Arc::clone(&of_model);
+        Ok(Box::new(Gated { signature: signature.clone(), gate }) as Box<dyn Backend>)
+    });
+    let one_at_a_time = paceline_batch::Settings { max_items: Some(1), ..Default::default() };
+    let model = model::open(models, Blueprint { batch: one_at_a_time, ..model::blueprint(build) });
     *shared.lock().unwrap() = Some(gate);
-    tokio::spawn(clock.run());
     model
 }
 

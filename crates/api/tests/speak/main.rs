@@ -1,5 +1,9 @@
 //! The doors to synthesis, with the simulated pair: what each sends, and what it says when it cannot.
 
+#[path = "../common/app.rs"]
+mod app;
+#[path = "../common/model.rs"]
+mod model;
 mod socket;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -10,57 +14,29 @@ use axum::{
     http::{Method, Request, StatusCode, header::CONTENT_TYPE},
 };
 use paceline_api::{
-    App, Readiness,
     gate::Gate,
-    http::{self, Bodies},
-    ws::{SocketLimits, Streams},
+    http::{self},
 };
 use paceline_backend::{
     Ragged,
     simulated::{self, Answer},
 };
-use paceline_batch::Settings;
 use paceline_pipeline::{
-    Answer as Controlled, Blueprint, Control, Known, Mode, Model, Models, SequenceLimits,
-    VersionPolicy, VoiceDetector, VoiceSettings as DetectorSettings,
-    speech::{Bounds, Speech, SpeechLimits, SpeechSettings},
+    Blueprint, Models,
     synthesis::{
         PairSettings, Parameter, PlainText, Seam, Synthesis, SynthesisSettings, VoiceSettings,
     },
 };
 use paceline_types::DType;
 use serde_json::{Value, json};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
-
-struct Nothing;
-
-impl Control for Nothing {
-    fn load<'a>(&'a self, _name: &'a str) -> Controlled<'a> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn unload<'a>(&'a self, _name: &'a str) -> Controlled<'a> {
-        Box::pin(async { Ok(()) })
-    }
-
-    fn known(&self) -> Vec<Known> {
-        Vec::new()
-    }
-}
 
 fn open(models: &Models, name: &str, answer: Answer) {
     let settings = simulated::Settings { answer, ..simulated::Settings::default() };
     let is_vocoder = answer == Answer::Sound;
-    let (model, clock) = Model::open(Blueprint {
+    let build = Arc::new(move |instance| Ok(simulated::build(&settings, instance as u64).unwrap()));
+    let blueprint = Blueprint {
         name: name.to_owned(),
-        version: 1,
-        version_policy: VersionPolicy::default(),
-        platform: "paceline_simulated".to_owned(),
-        mode: Mode::Batch,
-        batch: Settings::default(),
-        instances: 1,
-        build: Arc::new(move |instance| Ok(simulated::build(&settings, instance as u64).unwrap())),
         ragged: Box::new(move |_| {
             Ok(Ragged {
                 inputs: if is_vocoder { vec![(0, 1)] } else { Vec::new() },
@@ -68,13 +44,10 @@ fn open(models: &Models, name: &str, answer: Answer) {
                 ..Ragged::default()
             })
         }),
-        sequences: SequenceLimits::default(),
         warm_up_length: 4,
-        adapter: None,
-    })
-    .unwrap();
-    tokio::spawn(clock.run());
-    models.replace(name, vec![model]);
+        ..model::blueprint(build)
+    };
+    model::open(models, blueprint);
 }
 
 fn router() -> Router {
@@ -101,29 +74,8 @@ fn router() -> Router {
     };
     pair.chunks.seam = Seam::None;
     synthesis.add("tokens", pair, Box::new(PlainText { max_sentence: 0 })).unwrap();
-    let settings = SpeechSettings {
-        model: "m".to_owned(),
-        bounds: Bounds::default(),
-        limits: SpeechLimits::default(),
-    };
-    let voices = VoiceDetector::start(DetectorSettings::default()).unwrap();
-    let streams = Streams {
-        speech: Speech::new(Arc::clone(&models), voices, settings),
-        synthesis,
-        limits: SocketLimits::default(),
-        open: TaskTracker::new(),
-        stop: CancellationToken::new(),
-    };
-    let app = App {
-        streams,
-        models,
-        readiness: Arc::new(Readiness::default()),
-        control: Arc::new(Nothing),
-        cameras: None,
-        bodies: Bodies::new(1 << 20, 1 << 20),
-        metrics: None,
-        live: Arc::default(),
-    };
+    let mut app = app::app(&models);
+    app.streams.synthesis = synthesis;
     http::router(app, Arc::new(Gate::open()))
 }
 
