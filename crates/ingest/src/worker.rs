@@ -103,6 +103,18 @@ struct Stream {
     held: HashSet<EntryId>,
     /// It is not read any more, and forgotten once nothing of it is held.
     is_leaving: bool,
+    /// A connection broke since it was looked over: Redis may have gone back in time, and have frames
+    /// again that were settled.
+    is_doubtful: bool,
+}
+
+/// Whether streams are doubtful.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doubts {
+    None,
+    Open,
+    /// They came up while a read was under way, whose reply says nothing of them.
+    OpenWhileReading,
 }
 
 /// How often it is said that frames were lost: a producer that trims its streams does so all the time.
@@ -196,6 +208,7 @@ pub(crate) struct Worker {
     turn: usize,
     recovers_next: bool,
     must_verify: bool,
+    doubts: Doubts,
     sweep_at: Instant,
     /// Entries that were settled while a read is under way: the reply may still name them.
     settled_meanwhile: HashSet<(u64, EntryId)>,
@@ -244,6 +257,7 @@ impl Worker {
             turn: 0,
             recovers_next: true,
             must_verify: false,
+            doubts: Doubts::None,
             sweep_at: now,
             settled_meanwhile: HashSet::new(),
             losses: Losses::default(),
@@ -379,6 +393,7 @@ impl Worker {
             phase: Phase::recovery(),
             held: HashSet::new(),
             is_leaving: false,
+            is_doubtful: false,
         };
         self.streams.insert(number, stream);
     }
@@ -398,6 +413,19 @@ impl Worker {
         for number in gone {
             self.remove_stream(number);
         }
+    }
+
+    /// Begins a shard anew with what Redis has of it: what is held of it is given up, and comes again in
+    /// its order, after what is older.
+    fn start_over(&mut self, shard: ShardId) {
+        let Some(owned) = self.shards.get(&shard) else { return };
+        let token = Arc::clone(&owned.token);
+        let is_read = |stream: &&Stream| stream.shard == shard && !stream.is_leaving;
+        let streams = self.streams.values().filter(is_read);
+        let streams = streams
+            .map(|stream| NewStream { key: stream.key.clone(), camera: stream.camera.clone() })
+            .collect();
+        self.obey(Order::Grant { shard, token, streams });
     }
 
     fn remove_stream(&mut self, number: u64) {

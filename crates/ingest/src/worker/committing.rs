@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 use redis::Pipeline;
 use tokio::time::Instant;
 
-use super::{Report, Worker};
+use super::{Doubts, Report, Worker};
 use crate::{
     commit::{self, Part, Reply, Settled, Standing, State, Verdict},
     common::now_ms,
@@ -58,6 +58,12 @@ impl Worker {
             return;
         }
         let timeout = config.timeout;
+        if self.doubts != Doubts::None && self.is_in_doubt(now) {
+            // Looked at again with the next reply, or when leases have run out.
+            self.commit_at = now + self.common.config.linger;
+            return;
+        }
+        let config = &self.common.config;
         let n = self.ready.len().min(config.commit_frames);
         let mut batch: Vec<Settled> = self.ready.drain(..n).collect();
         self.ready_since = (!self.ready.is_empty()).then_some(now);
@@ -209,6 +215,9 @@ impl Worker {
             settled.standing = Standing::Uncertain;
         }
         self.put_back(batch, now);
+        if matches!(fault, Fault::Broken(_) | Fault::Timeout(_)) {
+            self.doubt();
+        }
         if fault.is_moved() {
             self.report(Report::Moved);
         }

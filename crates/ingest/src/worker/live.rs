@@ -111,3 +111,24 @@ async fn a_key_that_became_something_else_is_found_among_the_others() {
     };
     assert_eq!(["a", "b", "c"].map(is_broken), [false, true, false]);
 }
+
+#[tokio::test]
+async fn a_look_that_was_under_way_when_a_doubt_came_up_does_not_end_it() {
+    let redis = Redis::start();
+    let mut link = redis.link().await;
+    let mut command = redis::cmd("XGROUP");
+    command.arg("CREATE").arg("cam:a").arg("paceline").arg(0).arg("MKSTREAM");
+    link.ask_one(command).await.unwrap();
+    let mut worker = idle_worker(redis.config());
+    grant_cameras(&mut worker, 0, &["a"]);
+    worker.read_link = Some(link);
+
+    worker.start_read();
+    worker.doubt();
+    reply(&mut worker).await;
+    assert!(worker.is_in_doubt(Instant::now()));
+
+    worker.start_read();
+    reply(&mut worker).await;
+    assert!(!worker.is_in_doubt(Instant::now()));
+}

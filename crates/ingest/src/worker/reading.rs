@@ -5,6 +5,11 @@
 //! before anything new is read. So order holds, and nothing that was delivered is forgotten. After
 //! every time-out and every broken connection all streams begin again; what is being worked on is not
 //! claimed twice.
+//!
+//! A Redis that was killed may come back without its last seconds, and a copy that takes its place may
+//! never have had them: what was settled then is not. So nothing is committed after a connection broke
+//! until its stream was looked over, and where something older turns up than what is being worked on,
+//! that is given up and begins again behind it.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -12,7 +17,7 @@ use paceline_frames::Address;
 use redis::{Pipeline, Value};
 use tokio::time::Instant;
 
-use super::{Boxed, Worker};
+use super::{Boxed, Doubts, Worker};
 use crate::{
     common::Common,
     credit::Held,
@@ -187,6 +192,12 @@ impl Worker {
     fn recover(&mut self, now: Instant) -> Option<(Request, Pipeline, Duration)> {
         let has_found =
             |phase: &Phase| matches!(phase, Phase::Recovery { found, .. } if !found.is_empty());
+        // Looking costs no credit, which those may hold who wait for it.
+        if self.doubts != Doubts::None
+            && let Some(request) = self.look_up(now, |stream| stream.is_doubtful)
+        {
+            return Some(request);
+        }
         let config = &self.common.config;
         let claimable = self.pick(now, MAX_STREAMS, has_found);
         if !claimable.is_empty() {
@@ -211,7 +222,20 @@ impl Worker {
             }
             return Some((Request::Claim { claims, reserved }, commands, Duration::ZERO));
         }
-        let wanted = self.pick(now, MAX_STREAMS, |phase| matches!(phase, Phase::Recovery { .. }));
+        self.look_up(now, |_| true)
+    }
+
+    /// Looks for what is not settled of such streams.
+    fn look_up(
+        &self,
+        now: Instant,
+        is_wanted: impl Fn(&super::Stream) -> bool,
+    ) -> Option<(Request, Pipeline, Duration)> {
+        let config = &self.common.config;
+        let mut wanted =
+            self.pick(now, usize::MAX, |phase| matches!(phase, Phase::Recovery { .. }));
+        wanted.retain(|number| is_wanted(&self.streams[number]));
+        wanted.truncate(MAX_STREAMS);
         if wanted.is_empty() {
             return None;
         }
@@ -308,6 +332,28 @@ impl Worker {
             .map(|(number, _)| *number)
             .take(most)
             .collect()
+    }
+
+    /// Redis may have gone back in time: all streams are looked over before anything is committed.
+    pub(super) fn doubt(&mut self) {
+        let is_reading = self.reading.is_some();
+        self.doubts = if is_reading { Doubts::OpenWhileReading } else { Doubts::Open };
+        for stream in self.streams.values_mut() {
+            stream.is_doubtful = true;
+            if matches!(stream.phase, Phase::Live | Phase::Recovery { .. }) {
+                stream.phase = Phase::recovery();
+            }
+        }
+    }
+
+    /// Whether a stream is still to be looked over before anything is committed.
+    pub(super) fn is_in_doubt(&mut self, now: Instant) -> bool {
+        let looked_at = self.pick(now, usize::MAX, |phase| matches!(phase, Phase::Recovery { .. }));
+        let is_in_doubt = looked_at.iter().any(|number| self.streams[number].is_doubtful);
+        if !is_in_doubt {
+            self.doubts = Doubts::None;
+        }
+        is_in_doubt
     }
 
     /// Whether there is nothing to do but to wait for new frames.

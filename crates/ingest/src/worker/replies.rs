@@ -7,7 +7,7 @@ use redis::{Pipeline, Value};
 use tokio::time::Instant;
 
 use super::{
-    Report, Worker,
+    Doubts, Report, Worker,
     asking::Piece,
     reading::{BROKEN_FOR, CLUSTER_IDLE, Phase, Read, Request, ask},
 };
@@ -45,6 +45,10 @@ impl Worker {
                 self.read_link = Some(link);
                 self.read_at = now;
                 self.has_replied(request, values, now);
+                if self.doubts == Doubts::OpenWhileReading {
+                    // It may have come from a Redis that is gone.
+                    self.doubt();
+                }
             }
             Err(fault) => self.read_failed(&fault, now),
         }
@@ -68,11 +72,7 @@ impl Worker {
         self.read_at = now + self.read_breaker.fail(rand::random());
         self.note_problem(fault, self.read_breaker.n_failures());
         // What was asked may have been done all the same: look for what nobody got first.
-        for stream in self.streams.values_mut() {
-            if matches!(stream.phase, Phase::Live | Phase::Recovery { .. }) {
-                stream.phase = Phase::recovery();
-            }
-        }
+        self.doubt();
         if fault.is_moved() {
             self.report(Report::Moved);
         }
@@ -174,6 +174,17 @@ impl Worker {
         let settled = &self.settled_meanwhile;
         let is_ended = |id: &EntryId| stream.held.contains(id) || settled.contains(&(number, *id));
         found.extend(page.frames.into_iter().filter(|(id, _)| !is_ended(id)));
+        let was_doubtful = std::mem::take(&mut stream.is_doubtful);
+        let is_older = |(id, _): &(EntryId, u32)| stream.held.iter().any(|held| id < held);
+        if was_doubtful && found.first().is_some_and(is_older) {
+            let shard = stream.shard;
+            tracing::warn!(
+                stream = stream.key,
+                "Redis has frames again that were settled; what came after them begins anew"
+            );
+            self.start_over(shard);
+            return;
+        }
         if found.is_empty() && *is_last_page {
             stream.phase = Phase::Live;
             self.read_breaker.succeed();

@@ -54,6 +54,35 @@ async fn nothing_is_lost_when_a_durable_redis_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_a_redis_that_went_back_in_time_everything_comes_in_order() {
+    let mut server = Server::durable().await;
+    let config = rig::config(&server.url());
+    let mut producer = Producer::new(&server, &config).await;
+    let running = Running::start(config.clone(), slow_models());
+    for _ in 0..3 {
+        producer.add(10, 60).await;
+        rig::until("work is under way", async || running.cameras.counts().in_flight > 20).await;
+        let written = server.written();
+        let n_before = running.cameras.counts().committed;
+        rig::until("results are written", async || {
+            let counts = running.cameras.counts();
+            n_before + 30 < counts.committed && 20 < counts.in_flight
+        })
+        .await;
+        server.go_back(written).await;
+        producer.connection = server.connect().await;
+    }
+
+    let totals = running.settled().await;
+
+    assert_eq!((totals.committed, totals.unaccounted()), (producer.added(), 0));
+    rig::assert_all_once_in_order(&server, &config, &producer).await;
+    assert_eq!(running.cameras.counts().lost, 0);
+    let cameras = running.stop().await;
+    assert!(cameras.counts().balances(), "{:?}", cameras.counts());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_forgot_everything_is_read_from_its_new_beginning() {
     let mut server = Server::start(&[]).await;
     let config = rig::config(&server.url());

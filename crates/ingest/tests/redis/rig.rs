@@ -119,6 +119,24 @@ impl Server {
         }
     }
 
+    /// What it has written to its append-only file so far.
+    pub(crate) fn written(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let files = std::fs::read_dir(self.folder.path().join("appendonlydir")).unwrap();
+        files
+            .map(|file| file.unwrap().path())
+            .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+            .collect()
+    }
+
+    /// Ends it at once, and starts it with what it had written then.
+    pub(crate) async fn go_back(&mut self, written: Vec<(PathBuf, Vec<u8>)>) {
+        self.kill();
+        for (path, bytes) in written {
+            std::fs::write(path, bytes).unwrap();
+        }
+        self.launch().await;
+    }
+
     /// Sends it a signal by name.
     pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.as_ref().unwrap().id().to_string();

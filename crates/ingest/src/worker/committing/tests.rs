@@ -274,3 +274,35 @@ fn after_a_fenced_part_the_others_are_about_their_own_frames() {
     assert_eq!((counts.returned, counts.committed, counts.lost), (2, 1, 1));
     assert!(counts.balances() && counts.in_flight == 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn after_a_connection_broke_nothing_is_committed_before_its_stream_was_looked_over() {
+    let mut worker = worker();
+    worker.common.leases.set(SHARD, Some(Instant::now() + Duration::from_hours(1)));
+    ready(&mut worker, 0..1);
+    commit(&mut worker, Err(Fault::Timeout(Duration::ZERO)));
+    advance(Duration::from_secs(10)).await;
+
+    worker.start_commit();
+    assert!(worker.committing.is_none());
+    assert!(Instant::now() < worker.commit_at, "it is not tried over and over");
+
+    let number = stream(&worker);
+    worker.streams.get_mut(&number).unwrap().is_doubtful = false;
+    advance(Duration::from_secs(1)).await;
+    worker.start_commit();
+    assert!(worker.committing.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_raises_no_doubt() {
+    let mut worker = worker();
+    worker.common.leases.set(SHARD, Some(Instant::now() + Duration::from_hours(1)));
+    ready(&mut worker, 0..1);
+    commit(&mut worker, Err(Fault::Refused("OOM".to_owned())));
+    advance(Duration::from_secs(10)).await;
+
+    worker.start_commit();
+
+    assert!(worker.committing.is_some());
+}

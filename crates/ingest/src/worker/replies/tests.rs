@@ -627,3 +627,44 @@ fn what_was_asked_is_what_a_reply_is_about() {
     worker.has_replied(Request::MakeGroups(vec![number]), vec![made], now);
     assert!(matches!(phase(&worker), Phase::Recovery { .. }));
 }
+
+/// A worker that may read its stream, works on a frame, and has had a connection break.
+fn doubting() -> Worker {
+    let mut worker = worker();
+    worker.common.leases.set(SHARD, Some(Instant::now() + Duration::from_hours(1)));
+    let number = stream(&worker);
+    hold(&mut worker, number, id(5));
+    worker.doubt();
+    worker
+}
+
+#[test]
+fn where_redis_went_back_in_time_what_is_worked_on_begins_again_behind_what_is_older() {
+    let mut worker = doubting();
+    look_up(&mut worker, looked(&[], &[4, 6], 0));
+
+    assert!(worker.streams[&stream(&worker)].held.is_empty());
+    assert_eq!(found(&worker), (Vec::new(), false), "it is looked for from the beginning");
+    let counts = worker.common.ledger.counts();
+    assert_eq!((counts.taken, counts.in_flight), (1, 0));
+    assert!(!worker.is_in_doubt(Instant::now()));
+}
+
+#[test]
+fn what_is_found_behind_what_is_worked_on_is_only_claimed() {
+    let mut worker = doubting();
+    assert!(worker.is_in_doubt(Instant::now()));
+    look_up(&mut worker, looked(&[], &[6], 0));
+
+    assert!(worker.streams[&stream(&worker)].held.contains(&id(5)));
+    assert_eq!(found(&worker), (vec![(id(6), 1)], true));
+    assert!(!worker.is_in_doubt(Instant::now()));
+}
+
+#[test]
+fn a_stream_that_is_not_read_any_more_is_not_waited_for() {
+    let mut worker = doubting();
+    worker.obey(Order::Drain(SHARD));
+
+    assert!(!worker.is_in_doubt(Instant::now()));
+}
