@@ -195,6 +195,25 @@ async fn a_certificate_that_has_run_out_is_told_of_until_there_is_another() {
     assert!(running.stop().await.counts().balances());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_that_nobody_knows_is_told_of_and_asked_for_again() {
+    // Of no such name there is ever an address.
+    for (scheme, sentinels) in [("redis", ""), ("rediss", ""), ("rediss+sentinel", "/cameras")] {
+        let url = format!("{scheme}://redis.invalid:6379{sentinels}");
+        let running =
+            Running::start(Config { url, ..Authority::new().config(1) }, rig::quick_models());
+        let health = || running.cameras.health();
+        rig::until("it says why", async || {
+            health().problem.unwrap_or_default().contains("failed to lookup address")
+        })
+        .await;
+        rig::until("it has asked again", async || health().is_circuit_open).await;
+
+        assert!(!health().is_up);
+        assert!(running.stop().await.counts().balances());
+    }
+}
+
 #[test]
 fn what_is_missing_for_tls_is_named() {
     let models = || std::sync::Arc::new(paceline_pipeline::Models::default());
