@@ -268,7 +268,7 @@ pub struct ModelSection {
     pub version_policy: Option<VersionPolicy>,
     /// How many instances it has; 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub instances: Option<usize>,
+    pub instances: Option<std::num::NonZeroUsize>,
     /// Most sequences that are open at once, where it is stateful; 1024.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_sequences: Option<std::num::NonZeroUsize>,

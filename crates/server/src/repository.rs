@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io,
     num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -28,7 +28,7 @@ use paceline_types::{DType, Signature};
 use crate::{
     config::{
         BackendName, ModelSection, PaddingSection,
-        load::{ConfigError, check},
+        load::{ConfigError, check, read},
     },
     triton,
 };
@@ -45,6 +45,14 @@ pub enum LoadError {
     /// Its name.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// The folder of all models.
+    #[error("server.model_repository: cannot read {path}: {error}")]
+    Repository {
+        /// Which folder.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
     /// Its `model.toml`.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -87,7 +95,7 @@ pub fn load(
     configured: &BTreeMap<String, ModelSection>,
 ) -> Result<Vec<Blueprint>, LoadError> {
     let mut blueprints = Vec::new();
-    let mut names = folders(repository);
+    let mut names = folders(repository)?;
     names.extend(configured.keys().cloned());
     names.sort_unstable();
     names.dedup();
@@ -107,7 +115,7 @@ pub(crate) fn speakers(
     configured: &BTreeMap<String, ModelSection>,
 ) -> Result<Vec<(String, PairSettings)>, LoadError> {
     let mut pairs = Vec::new();
-    let mut names = folders(repository);
+    let mut names = folders(repository)?;
     names.sort_unstable();
     for name in names.into_iter().filter(|name| !configured.contains_key(name)) {
         let section = read_section(&repository.join(&name), &ModelName::parse(&name)?)?;
@@ -133,15 +141,22 @@ pub(crate) fn load_one(
     blueprints(&repository.join(name), &ModelName::parse(name)?, configured)
 }
 
-/// The names of the repository's folders; none where there is no repository.
-fn folders(repository: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(repository) else { return Vec::new() };
-    entries
+/// The names of the repository's folders; none where there is no repository. One that cannot be read
+/// must not pass for that: nothing of it would be served.
+fn folders(repository: &Path) -> Result<Vec<String>, LoadError> {
+    let entries = match fs::read_dir(repository) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(LoadError::Repository { path: repository.to_owned(), error });
+        }
+    };
+    Ok(entries
         .flatten()
         .filter(|entry| entry.path().is_dir())
         .filter_map(|entry| entry.file_name().into_string().ok())
         .filter(|name| !name.starts_with('.'))
-        .collect()
+        .collect())
 }
 
 fn blueprints(
@@ -248,7 +263,7 @@ fn blueprint(
         platform: platform.to_owned(),
         mode: section.mode,
         batch: section.batch.clone(),
-        instances: section.instances.unwrap_or_else(|| default_instances(backend)),
+        instances: section.instances.map_or_else(|| default_instances(backend), NonZeroUsize::get),
         build,
         ragged: Box::new(move |signature| find_ragged(&padding, signature)),
         sequences: SequenceLimits {
@@ -264,10 +279,10 @@ fn blueprint(
 fn read_section(folder: &Path, name: &ModelName) -> Result<ModelSection, LoadError> {
     let wrong = |message: String| LoadError::Files { name: name.to_string(), message };
     let (own, triton) = (folder.join("model.toml"), folder.join("config.pbtxt"));
-    if let Ok(text) = fs::read_to_string(&own) {
+    if let Some(text) = read(&own)? {
         return Ok(check(&text, &own.display().to_string())?);
     }
-    let text = fs::read_to_string(&triton).map_err(|_| {
+    let text = read(&triton)?.ok_or_else(|| {
         wrong(format!("{} has neither a model.toml nor a config.pbtxt", folder.display()))
     })?;
     let place = |message: String| wrong(format!("{}: {message}", triton.display()));
@@ -397,4 +412,37 @@ fn find_ragged(padding: &PaddingSection, signature: &Signature) -> Result<Ragged
         lengths: made(&padding.lengths)?,
         mask: made(&padding.mask)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(repository: &Path) -> String {
+        load(repository, &BTreeMap::new()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_repository_that_cannot_be_read_is_not_an_empty_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let nowhere = folder.path().join("nowhere");
+        assert!(load(&nowhere, &BTreeMap::new()).unwrap().is_empty());
+
+        fs::write(&nowhere, "a file").unwrap();
+        let said = refused(&nowhere);
+        let expected = format!("server.model_repository: cannot read {}: ", nowhere.display());
+        assert!(said.starts_with(&expected), "{said}");
+    }
+
+    #[test]
+    fn settings_that_cannot_be_read_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("a/model.toml");
+        fs::create_dir(folder.path().join("a")).unwrap();
+        assert!(refused(folder.path()).contains("neither a model.toml nor a config.pbtxt"));
+
+        fs::write(&own, b"backend = \"\xff\"").unwrap();
+        let said = refused(folder.path());
+        assert!(said.starts_with(&format!("cannot read {}: ", own.display())), "{said}");
+    }
 }

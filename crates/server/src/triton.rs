@@ -42,7 +42,7 @@ pub(crate) fn section(config: &ModelConfig) -> Result<ModelSection, String> {
     let mut section = ModelSection {
         backend: Some(BackendName::Onnx),
         version_policy: version_policy(config)?,
-        instances: Some(instances),
+        instances: NonZeroUsize::new(instances),
         batch: Settings {
             max_items: (0 < max_items).then_some(max_items),
             // Without a delay of its own, a batch leaves as soon as a device is free.
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(section.batch.max_wait, Some(Duration::from_micros(1500)));
         assert_eq!(section.batch.timeout, Some(Duration::from_millis(90)));
         assert_eq!(section.batch.queue_items, Some(64));
-        assert_eq!(section.instances, Some(3));
+        assert_eq!(section.instances, NonZeroUsize::new(3));
         section.batch.validate().unwrap();
     }
 

@@ -1,6 +1,9 @@
 //! Puts the layers together: defaults, file, environment, command line.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -96,6 +99,18 @@ pub fn check<'de, T: Deserialize<'de>>(text: &'de str, place: &str) -> Result<T,
     toml::from_str(text).map_err(|error| invalid(place, &error))
 }
 
+/// A file's text; `None` where there is none. One that is there and cannot be read must not pass for
+/// that: a model would be served with other settings than its own.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, ConfigError> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(ConfigError::Read { path: path.to_owned(), error }),
+    }
+}
+
 fn parse(table: &Table, place: &str) -> Result<Config, ConfigError> {
     table.clone().try_into().map_err(|error| invalid(place, &error))
 }
@@ -152,9 +167,7 @@ fn lay_over_folders(table: &mut Table) -> Result<(), ConfigError> {
     let Some(Value::Table(models)) = table.get_mut("models") else { return Ok(()) };
     for (name, section) in models {
         let path = repository.join(name).join("model.toml");
-        let (Ok(text), Value::Table(own)) = (std::fs::read_to_string(&path), section) else {
-            continue;
-        };
+        let (Some(text), Value::Table(own)) = (read(&path)?, section) else { continue };
         let place = path.display().to_string();
         let mut whole: Table = toml::from_str(&text).map_err(|error| invalid(&place, &error))?;
         merge(&mut whole, std::mem::take(own));
@@ -266,6 +279,23 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_whose_settings_cannot_be_read_is_not_one_without() {
+        let repository = tempfile::tempdir().unwrap();
+        let own = repository.path().join("vocoder/model.toml");
+        std::fs::create_dir(repository.path().join("vocoder")).unwrap();
+        let sets = [
+            format!("server.model_repository={:?}", repository.path().display().to_string()),
+            "models.vocoder.batch.policy=fixed".to_owned(),
+        ];
+        assert!(load(None, [], &sets).is_ok());
+        std::fs::write(&own, b"instances = 2 # \xff").unwrap();
+
+        let refused = load(None, [], &sets).unwrap_err().to_string();
+
+        assert!(refused.starts_with(&format!("cannot read {}: ", own.display())), "{refused}");
+    }
+
+    #[test]
     fn a_misspelt_key_is_refused_with_what_was_meant() {
         let wrong = file("[server]\nmax_bodi = 1\n");
         let refused = load(Some(wrong.path()), [], &[]).unwrap_err().to_string();
@@ -280,6 +310,14 @@ mod tests {
             load(None, [], &["models.m.batch.max_wait=soon".to_owned()]).unwrap_err().to_string();
         assert!(refused.contains("`soon` is no duration"), "{refused}");
         assert!(load(None, [], &["nonsense".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_model_without_instances_is_refused() {
+        let wrong = file("[models.a]\nbackend = \"simulated\"\ninstances = 0\n");
+        let refused = load(Some(wrong.path()), [], &[]).unwrap_err().to_string();
+
+        assert!(refused.contains("3 | instances = 0"), "{refused}");
     }
 
     #[test]
