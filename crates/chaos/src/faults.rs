@@ -1,11 +1,13 @@
 //! Every fault, by name: what it does, and what it may cause to those who did nothing wrong.
 
 mod clients;
+mod loading;
 mod models;
 mod network;
 mod processes;
 mod redis;
 mod sentinel;
+mod starts;
 mod storage;
 mod workers;
 
@@ -71,7 +73,7 @@ const CGROUP: &[Part] = &[Part::Cgroup];
 /// All of them, a line each.
 pub(crate) fn list() -> String {
     ALL.iter()
-        .fold(String::new(), |list, fault| list + &format!("{:18}{}\n", fault.name, fault.about))
+        .fold(String::new(), |list, fault| list + &format!("{:20}{}\n", fault.name, fault.about))
 }
 
 /// All of them.
@@ -136,6 +138,34 @@ pub(crate) const ALL: &[Fault] = &[
         PYTHON,
         models::broken,
         "a new version that cannot be loaded; the old one serves on"
+    ),
+    fault!(
+        "model-misconfigured",
+        NONE,
+        NOTHING,
+        loading::misconfigured,
+        "a model is loaded anew with settings that are wrong; it serves on with the old ones"
+    ),
+    fault!(
+        "worker-slow-start",
+        NONE,
+        PYTHON,
+        loading::slow_start,
+        "a new version that takes seconds to load; the old one serves until it is there"
+    ),
+    fault!(
+        "provider-missing",
+        NONE,
+        NOTHING,
+        loading::no_provider,
+        "a model that wants a device or an engine that is not there"
+    ),
+    fault!(
+        "config-broken",
+        NONE,
+        NOTHING,
+        starts::broken,
+        "a second server with a configuration that is wrong, or with the ports of the first"
     ),
     fault!(
         "queue-full",
@@ -265,6 +295,20 @@ pub(crate) const ALL: &[Fault] = &[
         REDIS,
         storage::loading,
         "SIGKILL to Redis, which then reads its files for three seconds"
+    ),
+    fault!(
+        "redis-aof-cut",
+        NONE,
+        REDIS,
+        storage::cut,
+        "SIGKILL to Redis, which comes back without the end of its file"
+    ),
+    fault!(
+        "redis-readonly",
+        NONE,
+        REDIS,
+        storage::read_only,
+        "Redis is the copy of one that nobody reaches, and takes no writes"
     ),
     fault!("redis-group", NONE, REDIS, redis::group, "the consumer group is destroyed"),
     fault!("redis-scripts", NONE, REDIS, redis::scripts, "Redis forgets its scripts"),

@@ -35,6 +35,23 @@ pub(crate) fn free_port() -> anyhow::Result<SocketAddr> {
     bail!("there is no free port below {end}")
 }
 
+/// The processes that this one has started.
+pub(crate) fn children(parent: Pid) -> anyhow::Result<Vec<Pid>> {
+    let parent = parent.as_raw_nonzero().get().to_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        // The name stands in brackets and may hold anything; the parent is the second field after.
+        let Some((head, rest)) = stat.rsplit_once(')') else { continue };
+        let is_child = rest.split_whitespace().nth(1) == Some(&parent);
+        let pid = head.split_whitespace().next().and_then(|pid| pid.parse().ok());
+        if let (true, Some(pid)) = (is_child, pid.and_then(Pid::from_raw)) {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
 /// A child process that can be stopped and started again; killed when dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Process(Mutex<Option<Child>>);
@@ -61,7 +78,8 @@ impl Process {
         bail!("the process does not end within {PATIENCE:?}")
     }
 
-    fn has_ended(&self) -> anyhow::Result<Option<ExitStatus>> {
+    /// How it ended, if it did.
+    pub(crate) fn has_ended(&self) -> anyhow::Result<Option<ExitStatus>> {
         let mut child = self.0.lock();
         let status = child.as_mut().context("the process is not running")?.try_wait()?;
         if status.is_some() {

@@ -23,6 +23,9 @@ use crate::{
     relay::Relay,
 };
 
+/// How long what Redis has said may take to be read.
+const READ: Duration = Duration::from_millis(500);
+
 /// Where Redis is reached, whichever of the two serves.
 #[derive(Debug)]
 pub(crate) struct RedisPair {
@@ -93,6 +96,64 @@ impl RedisPair {
     /// The same with further settings, as the command line has them.
     pub(crate) async fn start_with(&self, settings: &[&str]) -> anyhow::Result<()> {
         self.launch(self.serving.load(Ordering::Relaxed), None, settings).await
+    }
+
+    /// SIGKILL to the one that serves, and it starts again without the last bytes of what it had
+    /// written. Nobody reaches it before `looked` has seen what it has.
+    pub(crate) async fn cut_and_start<T>(
+        &self,
+        n_bytes: u64,
+        looked: impl AsyncFnOnce(SocketAddr) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.longer_than(n_bytes).await?;
+        self.kill().await?;
+        self.relay.point(None);
+        let file = File::options().write(true).open(self.appended()?)?;
+        let length = file.metadata()?.len();
+        file.set_len(length.saturating_sub(n_bytes))?;
+        // What it had said before its end has been read by then.
+        sleep(READ).await;
+        self.start_again().await?;
+        self.loaded().await?;
+        let [at, _] = self.both();
+        let seen = looked(at).await;
+        self.relay.point(Some(at));
+        seen
+    }
+
+    /// Waits until the one that serves has read its files.
+    async fn loaded(&self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let serving = self.serving.load(Ordering::Relaxed);
+        while self.ask::<String>(serving, &["PING"]).await.is_err() {
+            ensure!(began.elapsed() < PATIENCE, "Redis reads its files on and on");
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until Redis has appended more than so many bytes to its file.
+    async fn longer_than(&self, n_bytes: u64) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while fs::metadata(self.appended()?)?.len() <= n_bytes {
+            ensure!(began.elapsed() < PATIENCE, "Redis has not written {n_bytes} bytes");
+            sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// The file that the one that serves appends to: the newest of its kind.
+    fn appended(&self) -> anyhow::Result<PathBuf> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(self.folder().join("appendonlydir"))? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let number = name.strip_suffix(".incr.aof").and_then(|name| name.rsplit('.').next());
+            if let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) {
+                files.push((number, path));
+            }
+        }
+        files.into_iter().max().map(|(_, path)| path).context("Redis appends to no file")
     }
 
     /// SIGKILL to the one that serves; the other one takes its place, and it comes back with

@@ -78,7 +78,7 @@ pub(crate) struct Report {
     pub(crate) n_faults: u64,
     pub(crate) n_operations: u64,
     pub(crate) camera_results: u64,
-    /// Results that Redis had given out before a failover took them back.
+    /// Results that Redis had given out before a failover, or the end of its file, took them back.
     pub(crate) camera_repeats: u64,
     /// Frames that were trimmed away, and counted as lost by the server.
     pub(crate) camera_trimmed: u64,
@@ -208,7 +208,7 @@ async fn watch(course: &Course, cells: &[Arc<Cell>], bar: &mut Bar) -> bool {
         let seconds = course.began.elapsed().as_secs();
         let (n_faults, last) = (course.n_done(), course.deck.lock().last);
         bar.show(format_args!(
-            "{seconds:>5}s  {n_faults:>5} faults, now {last:18} {n_operations:>9} operations, {n_violations} violations"
+            "{seconds:>5}s  {n_faults:>5} faults, now {last:20} {n_operations:>9} operations, {n_violations} violations"
         ));
         let is_enough = course.is_enough(cells.iter().map(|cell| cell.ledger.n_right()).sum());
         let is_late = course.plan.goal.at_most <= course.began.elapsed();
@@ -288,9 +288,9 @@ impl Report {
                 "{door:12}{right:>10}{refused:>9}{failed:>9}{cut:>9}{wrong:>7}{silent:>7}"
             ));
         }
-        lines.push(format!("\n{:18}{:>7}{:>24}", "fault", "times", "slowest recovery (ms)"));
+        lines.push(format!("\n{:20}{:>7}{:>24}", "fault", "times", "slowest recovery (ms)"));
         for (fault, Record { times, slowest_recovery_ms }) in &self.faults {
-            lines.push(format!("{fault:18}{times:>7}{slowest_recovery_ms:>24}"));
+            lines.push(format!("{fault:20}{times:>7}{slowest_recovery_ms:>24}"));
         }
         lines.push(format!(
             "\n{} faults of {} kinds at {} servers, {} operations in {} s (seed {}); memory {} MB at first, {} MB at last",
@@ -304,7 +304,10 @@ impl Report {
             self.rss_mb_last,
         ));
         if self.camera_repeats != 0 {
-            lines.push(format!("{} results came again after a failover", self.camera_repeats));
+            lines.push(format!(
+                "{} results came again after Redis had lost them",
+                self.camera_repeats
+            ));
         }
         if self.camera_trimmed != 0 {
             lines.push(format!("{} frames were trimmed away, and counted", self.camera_trimmed));

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     clients::http,
     parts::{Part, Parts},
-    process::{LOOK, PATIENCE, Process, free_port},
+    process::{LOOK, PATIENCE, Process, children, free_port},
     redis_pair::RedisPair,
 };
 
@@ -177,19 +177,7 @@ impl Server {
 
     /// The server's worker processes.
     pub(crate) fn workers(&self) -> anyhow::Result<Vec<Pid>> {
-        let parent = self.process.pid()?.as_raw_nonzero().get();
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/proc")?.flatten() {
-            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-            // The name stands in brackets and may hold anything; the parent is the second field after.
-            let Some((head, rest)) = stat.rsplit_once(')') else { continue };
-            let is_child = rest.split_whitespace().nth(1) == Some(&parent.to_string());
-            let pid = head.split_whitespace().next().and_then(|pid| pid.parse().ok());
-            if let (true, Some(pid)) = (is_child, pid.and_then(Pid::from_raw)) {
-                found.push(pid);
-            }
-        }
-        Ok(found)
+        children(self.process.pid()?)
     }
 
     /// The server's resident memory in KiB and its open descriptors.

@@ -31,8 +31,10 @@ const COPY: u64 = 100;
 /// Results that are read at once.
 const READ: usize = 1000;
 
-/// Streams with their entries: ids and fields, names and values in turn.
-type Reply = Vec<(String, Vec<(String, Vec<Vec<u8>>)>)>;
+/// An entry of a stream: its id and its fields, names and values in turn.
+type Entry = (String, Vec<Vec<u8>>);
+/// Streams with their entries.
+type Reply = Vec<(String, Vec<Entry>)>;
 
 /// What was sent and what came back.
 #[derive(Debug, Default)]
@@ -51,6 +53,8 @@ struct Frames {
     newest: BTreeMap<String, u64>,
     /// Frames that had their result a short while ago.
     answered: BTreeMap<u64, Answered>,
+    /// Frames that had their result, and that Redis has again without one: it must come again.
+    again: BTreeSet<u64>,
     /// When Redis last lost what it had not copied.
     lost_at: Option<Instant>,
     n_results: u64,
@@ -66,6 +70,13 @@ struct Sent {
     is_copied: bool,
 }
 
+/// What Redis has: the numbers of frames without a result, by camera, and of those with one.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    frames: BTreeMap<u64, String>,
+    results: BTreeSet<u64>,
+}
+
 #[derive(Debug)]
 struct Answered {
     /// When the result was read.
@@ -75,9 +86,10 @@ struct Answered {
 }
 
 impl Film {
-    /// Confirmed frames without a result.
+    /// Confirmed frames without a result, and those whose result must come again.
     pub(crate) fn n_open(&self) -> usize {
-        self.frames.lock().open.len()
+        let frames = self.frames.lock();
+        frames.open.len() + frames.again.len()
     }
 
     pub(crate) fn n_results(&self) -> u64 {
@@ -127,6 +139,28 @@ impl Film {
         frames.doubtful.extend(lost.into_keys());
     }
 
+    /// Redis went back in time, and nobody has spoken to it since. Frames that it does not have must
+    /// have no result, ever; those that it has without their result must have it again, and that many
+    /// there are.
+    pub(crate) fn rewind(&self, stored: &Stored) -> usize {
+        let mut frames = self.frames.lock();
+        let Frames { open, doubtful, newest, again, .. } = &mut *frames;
+        let has =
+            |number: &u64| stored.frames.contains_key(number) || stored.results.contains(number);
+        open.retain(|number, _| has(number));
+        doubtful.retain(has);
+        again.retain(has);
+        for (number, camera) in &stored.frames {
+            let is_awaited = open.contains_key(number) || doubtful.contains(number);
+            if !is_awaited && again.insert(*number) {
+                // Those that come again come in order, too, from the first of them on.
+                let newest = newest.entry(camera.clone()).or_default();
+                *newest = (*newest).min(number - 1);
+            }
+        }
+        again.len()
+    }
+
     /// Somebody has trimmed these away before they were settled: there must be no result, ever.
     pub(crate) fn trimmed(&self, numbers: &[u64]) {
         let mut frames = self.frames.lock();
@@ -153,9 +187,17 @@ impl Film {
             return Err(format!("{camera}: {number} came after {newest:?}"));
         }
         let answered = Answered { at: now, frame: frame.to_owned() };
+        let is_again = frames.again.remove(&number);
         let known = frames.answered.insert(number, answered);
         while frames.answered.first_entry().is_some_and(|first| MEMORY < now - first.get().at) {
             frames.answered.pop_first();
+        }
+        if is_again {
+            if known.is_none_or(|known| known.frame != frame) {
+                return Err(format!("frame {number} of {camera} came again under another id"));
+            }
+            frames.n_repeats += 1;
+            return Ok(now);
         }
         match (frames.open.remove(&number), frames.lost_at.zip(known)) {
             (Some(sent), _) => Ok(sent.at),
@@ -239,6 +281,36 @@ pub(crate) fn streams(shards: &Shards) -> Vec<String> {
     used(shards).map(|shard| shards.frames(shard)).collect()
 }
 
+/// What a Redis has of all cameras.
+pub(crate) async fn stored(at: SocketAddr) -> RedisResult<Stored> {
+    let shards = Shards::new("paceline".to_owned(), SHARDS);
+    let mut redis = connect(at, PATIENCE).await?;
+    let mut stored = Stored::default();
+    for shard in used(&shards) {
+        for (_, fields) in all(&mut redis, &shards.frames(shard)).await? {
+            let text = |name: &str| String::from_utf8(field(&fields, name)?.clone()).ok();
+            let number = text("q").and_then(|number| number.parse().ok());
+            // What somebody else added has no number, or no camera.
+            stored.frames.extend(number.zip(text("c")));
+        }
+        for (_, fields) in all(&mut redis, &shards.results(shard)).await? {
+            let key = field(&fields, "k").and_then(|key| std::str::from_utf8(key).ok());
+            let label = key.and_then(|key| Label::of_result(key).ok());
+            stored.results.extend(label.and_then(|(_, label)| label.number));
+        }
+    }
+    Ok(stored)
+}
+
+/// All entries of a stream.
+async fn all(redis: &mut MultiplexedConnection, stream: &str) -> RedisResult<Vec<Entry>> {
+    redis::cmd("XRANGE").arg(stream).arg("-").arg("+").query_async(redis).await
+}
+
+fn field<'a>(fields: &'a [Vec<u8>], name: &str) -> Option<&'a Vec<u8>> {
+    fields.chunks_exact(2).find(|pair| pair[0] == name.as_bytes()).map(|pair| &pair[1])
+}
+
 /// Reads results until told to stop and everything has come, or for as long as is reasonable.
 pub(crate) async fn watch(stage: &Stage, film: &Film) {
     let Some(pair) = &stage.server.redis else { return };
@@ -263,7 +335,10 @@ pub(crate) async fn watch(stage: &Stage, film: &Film) {
             }
         }
     }
-    let lost = film.frames.lock().open.keys().take(10).copied().collect::<Vec<_>>();
+    let lost = {
+        let frames = film.frames.lock();
+        frames.open.keys().chain(&frames.again).take(10).copied().collect::<Vec<_>>()
+    };
     for (n, number) in lost.iter().enumerate() {
         if n == 0 {
             stage.ledger.violation(format!("cameras: no result for {} frames", film.n_open()));
@@ -361,5 +436,39 @@ mod tests {
         assert_eq!(film.n_open(), 0);
         assert!(result(&film, 2).is_ok());
         assert!(result(&film, 2).is_err(), "but not two");
+    }
+
+    #[test]
+    fn of_a_redis_that_went_back_in_time_exactly_what_it_has_is_awaited() {
+        let film = film(1..5);
+        assert!(result(&film, 1).is_ok());
+        assert!(result(&film, 2).is_ok());
+        // The second one's result was not written down, nor were the last frame and the first.
+        let stored = Stored {
+            frames: BTreeMap::from([(2, "cam-0".to_owned())]),
+            results: BTreeSet::from([3]),
+        };
+        let n_again = film.rewind(&stored);
+
+        assert_eq!((n_again, film.n_open()), (1, 2));
+        assert!(result(&film, 2).is_ok());
+        assert!(result(&film, 3).is_ok());
+        assert_eq!((film.n_open(), film.n_repeats()), (0, 1));
+        for number in [1, 2, 4] {
+            assert!(result(&film, number).is_err(), "{number} is not to come");
+        }
+    }
+
+    #[test]
+    fn what_comes_again_is_in_order_and_has_its_id() {
+        let film = film(1..4);
+        assert!((1..4).all(|number| result(&film, number).is_ok()));
+        let frames = (1..4).map(|number| (number, "cam-0".to_owned()));
+        let stored = Stored { frames: frames.collect(), results: BTreeSet::new() };
+        film.rewind(&stored);
+
+        assert!(film.result("2-0 1 5 cam-0", &1_u64.to_le_bytes()).is_err(), "another id");
+        assert!(result(&film, 3).is_ok());
+        assert!(result(&film, 2).is_err(), "after its successor");
     }
 }

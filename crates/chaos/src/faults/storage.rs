@@ -11,14 +11,26 @@ use super::{
     redis::{ask, cameras},
 };
 use crate::{
-    clients::{PATIENCE, http},
+    clients::{PATIENCE, cameras, http},
     disk::Disk,
+    process::free_port,
 };
 
 /// More than Redis has to write down, whatever happened before.
 const DISK: u64 = 64 << 20;
 /// How long Redis reads its files.
 const LOADING: Duration = Duration::from_secs(3);
+/// What is missing at the end of a file: about a tenth of a second of frames and results, so both are
+/// among it. Where it ends, a command is cut in two.
+const CUT: u64 = (32 << 10) + 7;
+/// How often that is tried.
+const CUTS: usize = 5;
+/// Results that show that frames are worked on: more than may have been there already.
+const FLOW: u64 = 400;
+/// How long Redis takes no writes, at least.
+const READ_ONLY: Duration = Duration::from_secs(2);
+/// How often somebody may try to write meanwhile, each second: a few times for each connection.
+const TRIES: u128 = 200;
 const LOOK: Duration = Duration::from_millis(20);
 
 pub(super) async fn disk_full(scene: &Scene) -> anyhow::Result<()> {
@@ -99,4 +111,51 @@ pub(super) async fn loading(scene: &Scene) -> anyhow::Result<()> {
     }
     ask::<()>(scene, &["CONFIG", "SET", "key-load-delay", "0"]).await?;
     refused
+}
+
+pub(super) async fn cut(scene: &Scene) -> anyhow::Result<()> {
+    let looked = async |at| Ok(scene.film.rewind(&cameras::stored(at).await?));
+    // Where a cut leaves no frame without the result that it had, it showed little.
+    for _ in 0..CUTS {
+        flows(scene).await?;
+        let n_again = scene.server.redis()?.cut_and_start(CUT, looked).await?;
+        if n_again != 0 {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("{CUTS} times no frame was without a result that it had had")
+}
+
+/// Waits until frames have results.
+async fn flows(scene: &Scene) -> anyhow::Result<()> {
+    let (began, n_results) = (Instant::now(), scene.film.n_results());
+    while scene.film.n_results() < n_results + FLOW {
+        ensure!(began.elapsed() < PATIENCE, "frames have no results");
+        sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+pub(super) async fn read_only(scene: &Scene) -> anyhow::Result<()> {
+    let nobody = free_port()?.port().to_string();
+    let before = n_tries(scene).await?;
+    let began = Instant::now();
+    ask::<()>(scene, &["REPLICAOF", "127.0.0.1", &nobody]).await?;
+    let refused = is_refused(scene, "READONLY").await;
+    sleep(READ_ONLY.saturating_sub(began.elapsed())).await;
+    let tries = n_tries(scene).await;
+    let took = began.elapsed();
+    ask::<()>(scene, &["REPLICAOF", "NO", "ONE"]).await?;
+    refused?;
+    let tries = tries? - before;
+    let allowed = TRIES * took.as_millis() / 1000;
+    ensure!(u128::from(tries) <= allowed, "{tries} writes were tried in {took:?}");
+    Ok(())
+}
+
+/// How often somebody has tried to write to a Redis that takes none.
+async fn n_tries(scene: &Scene) -> anyhow::Result<u64> {
+    let said: String = ask(scene, &["INFO", "errorstats"]).await?;
+    let count = said.lines().find_map(|line| line.strip_prefix("errorstat_READONLY:count="));
+    Ok(count.map_or(Ok(0), |count| count.trim().parse())?)
 }
