@@ -229,6 +229,8 @@ impl RedisPair {
         command
             .args(["--bind", "127.0.0.1", "--port", &at.port().to_string()])
             .args(["--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction"])
+            // Else it may say yes to what it has not written, for two seconds where its disk is slow.
+            .args(["--appendfsync", "always"])
             .args(["--repl-diskless-sync-delay", "0", "--enable-debug-command", "local"])
             .args(["--enable-protected-configs", "local"])
             .args(settings)

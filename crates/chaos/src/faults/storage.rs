@@ -36,6 +36,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) async fn disk_full(scene: &Scene) -> anyhow::Result<()> {
     let disk = Disk::new(DISK)?;
     let home = scene.server.redis()?.folder().to_owned();
+    // A Redis that must write before it answers ends itself where it cannot.
+    ask::<()>(scene, &["CONFIG", "SET", "appendfsync", "everysec"]).await?;
     write_to(scene, &disk.path()).await?;
     disk.fill()?;
     let refused = is_refused(scene, "MISCONF").await;
@@ -47,6 +49,7 @@ pub(super) async fn disk_full(scene: &Scene) -> anyhow::Result<()> {
         sleep(LOOK).await;
     }
     write_to(scene, &home).await?;
+    ask::<()>(scene, &["CONFIG", "SET", "appendfsync", "always"]).await?;
     refused
 }
 
