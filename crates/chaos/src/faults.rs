@@ -1,6 +1,7 @@
 //! Every fault, by name: what it does, and what it may cause to those who did nothing wrong.
 
 mod clients;
+mod elsewhere;
 mod loading;
 mod models;
 mod network;
@@ -9,6 +10,7 @@ mod redis;
 mod sentinel;
 mod starts;
 mod storage;
+mod trust;
 mod workers;
 
 use std::{pin::Pin, sync::Arc};
@@ -277,6 +279,14 @@ pub(crate) const ALL: &[Fault] = &[
         sentinel::failover,
         "a server that asks Sentinels for Redis follows when they promote its copy"
     ),
+    fault!(
+        "redis-certificate",
+        AWAY,
+        REDIS,
+        trust::certificate,
+        "a server whose Redis shows a certificate that has run out, and then another"
+    ),
+    fault!("redis-name", AWAY, REDIS, trust::name, "a server that is told of a Redis nobody knows"),
     fault!("redis-stop", NONE, REDIS, redis::stop, "SIGSTOP to Redis for three seconds"),
     fault!("redis-clients", NONE, REDIS, redis::clients, "Redis closes every connection"),
     fault!("redis-pause", NONE, REDIS, redis::pause, "Redis answers nothing for two seconds"),

@@ -10,14 +10,15 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
-use super::Scene;
+use super::{
+    Scene,
+    elsewhere::{results, told},
+};
 use crate::{
     clients::{PATIENCE, cameras::connect},
     process::{LOOK, Process, free_port},
-    server::Surroundings,
 };
 
 const SERVICE: &str = "cameras";
@@ -30,21 +31,8 @@ const PROMOTED: Duration = Duration::from_secs(90);
 
 pub(super) async fn failover(scene: &Scene) -> anyhow::Result<()> {
     let sentinels = Sentinels::start(scene).await?;
-    stop(scene).await?;
-    let url = Some(("PACELINE__CAMERAS__URL", sentinels.url().into()));
-    let around = Surroundings { variables: url.into_iter().collect(), ..Surroundings::default() };
-    scene.server.start_in(&around).await?;
-    let followed = follow(scene, &sentinels).await;
-    stop(scene).await?;
-    scene.server.start_server().await?;
-    followed
-}
-
-async fn stop(scene: &Scene) -> anyhow::Result<()> {
-    scene.server.process.signal(Signal::TERM)?;
-    let status = scene.server.process.ended().await?;
-    ensure!(status.success(), "the server ends with {status}");
-    Ok(())
+    let url = vec![("PACELINE__CAMERAS__URL", sentinels.url().into())];
+    told(scene, url, async || follow(scene, &sentinels).await).await
 }
 
 async fn follow(scene: &Scene, sentinels: &Sentinels) -> anyhow::Result<()> {
@@ -57,16 +45,6 @@ async fn follow(scene: &Scene, sentinels: &Sentinels) -> anyhow::Result<()> {
     sentinels.set_quorum(NEVER).await?;
     pair.serve_other().await?;
     results(scene, "from the new master").await
-}
-
-/// Waits for results.
-async fn results(scene: &Scene, from: &str) -> anyhow::Result<()> {
-    let (began, n_results) = (Instant::now(), scene.film.n_results());
-    while scene.film.n_results() < n_results + 100 {
-        ensure!(began.elapsed() < PATIENCE, "no results {from}");
-        sleep(LOOK).await;
-    }
-    Ok(())
 }
 
 /// Three that watch the pair; ended when dropped.
