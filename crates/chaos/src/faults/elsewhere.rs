@@ -13,6 +13,8 @@ use crate::{
     server::Surroundings,
 };
 
+/// Results that show that cameras go on.
+pub(super) const FEW: u64 = 100;
 /// How long one that cannot reach Redis serves everybody else, at least.
 const WITHOUT: Duration = Duration::from_secs(1);
 
@@ -37,10 +39,10 @@ async fn stop(scene: &Scene) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for results.
-pub(super) async fn results(scene: &Scene, from: &str) -> anyhow::Result<()> {
+/// Waits for so many results.
+pub(super) async fn results(scene: &Scene, n: u64, from: &str) -> anyhow::Result<()> {
     let (began, n_results) = (Instant::now(), scene.film.n_results());
-    while scene.film.n_results() < n_results + 100 {
+    while scene.film.n_results() < n_results + n {
         ensure!(began.elapsed() < PATIENCE, "no results {from}");
         sleep(LOOK).await;
     }

@@ -13,13 +13,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::Scene;
-use crate::{clients::http, ledger::Outcome};
+use crate::{clients::http, ledger::Outcome, process::LOOK};
 
 /// How long a model takes to load that is slow.
 const SLOW: Duration = Duration::from_secs(3);
 /// Questions that must be answered meanwhile.
 const ASKED: u64 = 20;
-const LOOK: Duration = Duration::from_millis(10);
 
 /// A model that gives back what it gets.
 const GOOD: &str = "backend = \"simulated\"\nsimulated = { dtype = \"INT64\" }\n";

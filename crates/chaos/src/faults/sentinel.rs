@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Scene,
-    elsewhere::{results, told},
+    elsewhere::{FEW, results, told},
 };
 use crate::{
     clients::{PATIENCE, cameras::connect},
@@ -38,13 +38,13 @@ pub(super) async fn failover(scene: &Scene) -> anyhow::Result<()> {
 async fn follow(scene: &Scene, sentinels: &Sentinels) -> anyhow::Result<()> {
     let pair = scene.server.redis()?;
     let [_, other] = pair.both();
-    results(scene, "through Sentinels").await?;
+    results(scene, FEW, "through Sentinels").await?;
     pair.lose_serving(|| scene.film.lose_uncopied()).await?;
     sentinels.set_quorum(ENOUGH).await?;
     sentinels.name(other).await?;
     sentinels.set_quorum(NEVER).await?;
     pair.serve_other().await?;
-    results(scene, "from the new master").await
+    results(scene, FEW, "from the new master").await
 }
 
 /// Three that watch the pair; ended when dropped.

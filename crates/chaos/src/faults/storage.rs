@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     Scene,
+    elsewhere::results,
     redis::{ask, cameras},
 };
 use crate::{
@@ -120,23 +121,13 @@ pub(super) async fn cut(scene: &Scene) -> anyhow::Result<()> {
     let looked = async |at| Ok(scene.film.rewind(&cameras::stored(at).await?));
     // Where a cut leaves no frame without the result that it had, it showed little.
     for _ in 0..CUTS {
-        flows(scene).await?;
+        results(scene, FLOW, "before the cut").await?;
         let n_again = scene.server.redis()?.cut_and_start(CUT, looked).await?;
         if n_again != 0 {
             return Ok(());
         }
     }
     anyhow::bail!("{CUTS} times no frame was without a result that it had had")
-}
-
-/// Waits until frames have results.
-async fn flows(scene: &Scene) -> anyhow::Result<()> {
-    let (began, n_results) = (Instant::now(), scene.film.n_results());
-    while scene.film.n_results() < n_results + FLOW {
-        ensure!(began.elapsed() < PATIENCE, "frames have no results");
-        sleep(LOOK).await;
-    }
-    Ok(())
 }
 
 pub(super) async fn read_only(scene: &Scene) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use rcgen::{
 
 use super::{
     Scene,
-    elsewhere::{results, says, told},
+    elsewhere::{FEW, results, says, told},
     redis::ask,
 };
 use crate::process::free_port;
@@ -17,7 +17,7 @@ use crate::process::free_port;
 pub(super) async fn name(scene: &Scene) -> anyhow::Result<()> {
     let url = vec![("PACELINE__CAMERAS__URL", "redis://redis.invalid:6379".into())];
     told(scene, url, async || says(scene, "failed to lookup address").await).await?;
-    results(scene, "once it is told the right name").await
+    results(scene, FEW, "once it is told the right name").await
 }
 
 pub(super) async fn certificate(scene: &Scene) -> anyhow::Result<()> {
@@ -35,7 +35,7 @@ pub(super) async fn certificate(scene: &Scene) -> anyhow::Result<()> {
     let done = told(scene, variables, async || {
         says(scene, "expired").await?;
         serve(scene, &authority, &new, &port).await?;
-        results(scene, "under the new certificate").await
+        results(scene, FEW, "under the new certificate").await
     })
     .await;
     ask::<()>(scene, &["CONFIG", "SET", "tls-port", "0"]).await?;
