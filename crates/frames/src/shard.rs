@@ -100,11 +100,19 @@ impl Shards {
         self.key(shard, "ledger")
     }
 
-    /// How many frames of a shard's stream were settled, or of the own stream of a camera.
+    /// One more than how many frames of a shard's stream were settled, or of the own stream of a
+    /// camera.
     #[must_use]
     pub fn settled(&self, shard: ShardId, camera: Option<&str>) -> String {
         let key = self.key(shard, "settled");
         camera.map_or_else(|| key.clone(), |camera| format!("{key}:{camera}"))
+    }
+
+    /// Which lease was taken last, where all shards are on one server: while it stays the same, no
+    /// shard has changed hands.
+    #[must_use]
+    pub fn fence(&self) -> String {
+        format!("{}:fence", self.prefix)
     }
 
     /// The nodes that are alive, a sorted set by when each is given up.

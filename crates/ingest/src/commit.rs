@@ -4,7 +4,7 @@
 //! and dead letters, deletes and counts. A frame that was settled before changes nothing, so a commit
 //! whose answer was lost is simply sent again.
 
-use std::fmt::Display;
+use std::{fmt::Display, sync::Arc};
 
 use paceline_frames::Label;
 use redis::{Cmd, Value};
@@ -84,8 +84,6 @@ impl Verdict {
 /// Frames of one stream, in one commit.
 pub(crate) struct Part<'a> {
     pub(crate) shard: ShardId,
-    /// What proves that the shard is ours.
-    pub(crate) token: &'a str,
     /// The stream's key.
     pub(crate) stream: &'a str,
     /// The key of the count of its frames that were settled.
@@ -95,10 +93,17 @@ pub(crate) struct Part<'a> {
     pub(crate) trims: bool,
 }
 
+/// What proves that the shards of a commit are still ours: a key has this value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fence {
+    pub(crate) key: String,
+    pub(crate) value: Arc<str>,
+}
+
 /// What Redis said of one part.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// Somebody else owns the shard; nothing was written.
+    /// The fence is another by now; nothing was written.
     Fenced,
     /// Per frame.
     Frames(Vec<State>),
@@ -125,11 +130,11 @@ pub(crate) struct Form {
 
 impl Form {
     /// The command that commits `parts`. In a Cluster all are of one shard.
-    pub(crate) fn command(&self, parts: &[Part<'_>]) -> Cmd {
+    pub(crate) fn command(&self, parts: &[Part<'_>], fence: Fence) -> Cmd {
         let shards = &self.shards;
-        let mut keys = Vec::with_capacity(1 + 4 * parts.len());
+        let mut keys = Vec::with_capacity(2 + 3 * parts.len());
         keys.extend(parts.first().map(|part| shards.ledger(part.shard)));
-        keys.extend(parts.iter().map(|part| shards.lease(part.shard)));
+        keys.push(fence.key);
         keys.extend(parts.iter().map(|part| part.settled.to_owned()));
         keys.extend(parts.iter().map(|part| shards.results(part.shard)));
         keys.extend(parts.iter().map(|part| part.stream.to_owned()));
@@ -139,13 +144,14 @@ impl Form {
         let mut args = Args::default();
         args.add(&self.group).add(self.keep_results).add(self.keep_dead).add(parts.len());
         args.0.push(kind.to_vec());
+        args.add(fence.value);
         for part in parts {
-            args.add(part.token).add(part.frames.len());
             let is_plain = |frame: &Settled| frame.plain().is_some_and(|(own, _)| own == kind);
             if part.frames.iter().all(is_plain) {
-                args.add("p");
+                args.add(part.frames.len());
                 Self::write_plain(part.frames, &mut args);
             } else {
+                args.add("m").add(part.frames.len());
                 let n_args = args.0.len();
                 args.add("");
                 for frame in part.frames {
@@ -211,11 +217,11 @@ pub(crate) fn reply(value: Value, sizes: &[usize]) -> Result<Vec<Reply>, Fault> 
     let nonsense = || Fault::Nonsense("a commit with something else");
     let values = match value {
         Value::Array(values) if values.len().is_multiple_of(3) => values,
+        Value::Nil => return Ok(sizes.iter().map(|_| Reply::Fenced).collect()),
         Value::ServerError(error) => return Err(Fault::of(&error)),
         _ => return Err(nonsense()),
     };
-    let settled = |size: &usize| Reply::Frames(vec![State::Settled; *size]);
-    let mut replies: Vec<Reply> = sizes.iter().map(settled).collect();
+    let mut replies: Vec<_> = sizes.iter().map(|size| vec![State::Settled; *size]).collect();
     for note in values.chunks_exact(3) {
         let place = |value: &Value| match value {
             Value::Int(place) => usize::try_from(*place).ok(),
@@ -230,16 +236,12 @@ pub(crate) fn reply(value: Value, sizes: &[usize]) -> Result<Vec<Reply>, Fault> 
             Value::BulkString(error) => State::Refused(String::from_utf8_lossy(error).into_owned()),
             _ => return Err(nonsense()),
         };
-        let reply = part.checked_sub(1).and_then(|at| replies.get_mut(at)).ok_or_else(nonsense)?;
-        match (frame.checked_sub(1), reply) {
-            (None, reply) => *reply = Reply::Fenced,
-            (Some(at), Reply::Frames(states)) => {
-                *states.get_mut(at).ok_or_else(nonsense)? = state;
-            }
-            (Some(_), Reply::Fenced) => return Err(nonsense()),
-        }
+        let states = part.checked_sub(1).and_then(|at| replies.get_mut(at));
+        let states = states.zip(frame.checked_sub(1));
+        let own = states.and_then(|(states, at)| states.get_mut(at)).ok_or_else(nonsense)?;
+        *own = state;
     }
-    Ok(replies)
+    Ok(replies.into_iter().map(Reply::Frames).collect())
 }
 
 #[cfg(test)]
@@ -267,12 +269,13 @@ mod tests {
     }
 
     fn part<'a>(shard: u16, stream: &'a str, frames: &'a [Settled], trims: bool) -> Part<'a> {
-        Part { shard: ShardId(shard), token: "t", stream, settled: "n", frames, trims }
+        Part { shard: ShardId(shard), stream, settled: "n", frames, trims }
     }
 
     /// What is sent after the script's name: how many keys, and the rest.
     fn sent(parts: &[Part<'_>]) -> Vec<String> {
-        let command = form().command(parts);
+        let fence = Fence { key: "f".to_owned(), value: "v".into() };
+        let command = form().command(parts, fence);
         let text = |arg: redis::Arg<&[u8]>| match arg {
             redis::Arg::Simple(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
             _ => panic!("a cursor"),
@@ -287,10 +290,9 @@ mod tests {
         let shards = form().shards;
         let (one, two) = (ShardId(1), ShardId(2));
         let expected = [
-            "9",
+            "8",
             &shards.ledger(one),
-            &shards.lease(one),
-            &shards.lease(two),
+            "f",
             "n",
             "n",
             &shards.results(one),
@@ -302,18 +304,15 @@ mod tests {
             "80",
             "2",
             "[]",
-            "t",
+            "v",
             "2",
-            "p",
             "1-0",
             "2-0",
             "1-0 7 55 door",
             "xy",
             "2-0 7 55 door",
             "xy",
-            "t",
             "1",
-            "p",
             "1-0",
             "1-0 7 55 door",
             "xy",
@@ -347,9 +346,9 @@ mod tests {
         let mut expected: Vec<&str> = expected.concat();
         expected.extend(["4-0", "d", "d", "dropped_stale", "5-0", "f", "x", "6", "why", "3"]);
         let n_args = expected.len().to_string();
-        let about = ["g", "70", "80", "1", "[]", "t", "5", &n_args];
-        assert_eq!(sent[7..15], about);
-        assert_eq!(sent[15..], expected);
+        let about = ["g", "70", "80", "1", "[]", "v", "m", "5", &n_args];
+        assert_eq!(sent[7..16], about);
+        assert_eq!(sent[16..], expected);
     }
 
     #[test]
@@ -358,7 +357,7 @@ mod tests {
 
         let sent = sent(&[part(1, "a", &frames, false)]);
 
-        assert_eq!(sent[6..14], ["g", "70", "80", "1", "", "t", "1", "6"]);
+        assert_eq!(sent[6..15], ["g", "70", "80", "1", "", "v", "m", "1", "6"]);
     }
 
     fn note(part: i64, frame: i64, what: Value) -> [Value; 3] {
@@ -380,8 +379,7 @@ mod tests {
         let notes = [note(1, 2, Value::Int(0)), note(2, 1, Value::Int(1)), note(2, 3, error)];
         let second = frames(&[Lost, Settled, Refused("OOM".to_owned())]);
         assert_eq!(read(&notes).unwrap(), [frames(&[Settled, SettledBefore]), second]);
-        let fenced = [note(2, 0, Value::Int(0))];
-        assert_eq!(read(&fenced).unwrap(), [frames(&[Settled, Settled]), Reply::Fenced]);
+        assert_eq!(reply(Value::Nil, &[2, 3]).unwrap(), [Reply::Fenced, Reply::Fenced]);
     }
 
     #[test]
@@ -396,7 +394,7 @@ mod tests {
             vec![note(1, 1, Value::Int(2))],
             vec![note(1, 1, Value::Nil)],
             vec![[Value::Nil, zero(), zero()]],
-            vec![note(1, 0, zero()), note(1, 1, zero())],
+            vec![note(1, 0, zero())],
         ] {
             assert!(matches!(read(&notes), Err(Fault::Nonsense(_))), "{notes:?}");
         }

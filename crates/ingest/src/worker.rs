@@ -215,6 +215,8 @@ pub(crate) struct Worker {
     losses: Losses,
     // Committing.
     commit_link: Option<Link>,
+    /// The fence of all shards when they were last seen to be ours. In a Cluster each has its own.
+    fence: Option<Arc<str>>,
     committing: Option<Boxed<Committed>>,
     ready: VecDeque<Settled>,
     ready_since: Option<Instant>,
@@ -262,6 +264,7 @@ impl Worker {
             settled_meanwhile: HashSet::new(),
             losses: Losses::default(),
             commit_link: None,
+            fence: None,
             committing: None,
             ready: VecDeque::new(),
             ready_since: None,
@@ -345,6 +348,8 @@ impl Worker {
                 for stream in streams {
                     self.add(shard, stream);
                 }
+                // Whoever took the lease changed the fence.
+                self.fence = None;
                 // Redis answered whoever took the lease, so there is nothing left to wait for.
                 let now = Instant::now();
                 self.read_at = self.read_at.min(now);

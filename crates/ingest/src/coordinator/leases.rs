@@ -121,7 +121,8 @@ impl Coordinator {
             let both = |(shard, _): &(ShardId, String)| {
                 [common.shards.lease(*shard), common.shards.epoch(*shard)]
             };
-            let keys: Vec<String> = part.iter().flat_map(both).collect();
+            let mut keys: Vec<String> = part.iter().flat_map(both).collect();
+            keys.extend((!is_cluster).then(|| common.shards.fence()));
             let mut call = LEASE.call(&keys);
             call.arg(&common.config.node).arg(&common.incarnation).arg(&lasts);
             for (_, action) in part {

@@ -1,17 +1,21 @@
 -- Settles frames in one atomic step: fence, write results or dead letters, delete, count.
 -- Allowed when memory is short, because it frees more than it takes.
 --
--- A part is frames of one stream. KEYS: ledger; the leases of all parts, how many frames of their
---   streams were settled, their result streams, their streams; then dead letter streams.
--- ARGV: group, results to keep, dead letters to keep, number of parts, what the answers are; then per
---   part its token, how many frames, and what they are; last the parts whose results are trimmed.
---   'p', plain: results of fresh frames; the ids of all, then of each its key and its bytes. A
---   number, mixed: that many arguments, of each frame its id, 'f' (fresh) or 'd' (in doubt), and kind.
---   'r' (result): key, what it is, bytes. 'x' (dead letter): place of the dead letters in KEYS,
---   reason, tries. 'd' (dropped): name of the count.
--- Reply: what was not settled now, each as part, frame (0: all, for somebody else owns the shard) and 0
---   (settled before), 1 (lost: somebody trimmed it away) or what went wrong. Most of the time that is
---   nothing.
+-- A part is frames of one stream. KEYS: ledger, fence; of all parts how many frames of their streams
+--   were settled, their result streams, their streams; then dead letter streams.
+-- ARGV: group, results to keep, dead letters to keep, number of parts, what the answers are, what the
+--   fence is as far as the sender knows; then per part how many frames and what they are; last the parts
+--   whose results are trimmed.
+--   Most parts are plain, results of fresh frames: the ids of all, then of each its key and its bytes.
+--   A mixed one begins with 'm' and has after the number of frames that of its arguments; of each frame
+--   its id, 'f' (fresh) or 'd' (in doubt), and kind. 'r' (result): key, what it is, bytes. 'x' (dead
+--   letter): place of the dead letters in KEYS, reason, tries. 'd' (dropped): name of the count.
+-- Reply: what was not settled now, each as part, frame and 0 (settled before), 1 (lost: somebody trimmed
+--   it away) or what went wrong. Most of the time that is nothing. Nil where the fence is another:
+--   nothing was done.
+--
+-- The fence is another as soon as anybody has taken a shard, so one key says that all shards are still
+-- the sender's. In a Cluster, where keys of two shards are never in one command, it is the lease.
 --
 -- Who deletes a frame has settled it: nothing stays written for a frame that its stream does not have.
 -- A fresh frame was read under this lease and never sent before, so nobody can have settled it, and it
@@ -25,8 +29,10 @@
 local ARGV, KEYS, type, unpack, tonumber = ARGV, KEYS, type, unpack, tonumber
 local call, must = redis.pcall, redis.call
 local group, answer, n_parts = ARGV[1], ARGV[5], tonumber(ARGV[4])
-local known = must('MGET', unpack(KEYS, 2, 2 * n_parts + 1))
-local counts, committed, settled, reply = {}, 0, {}, {}
+if (must('GET', KEYS[2]) or '') ~= ARGV[6] then
+    return false
+end
+local counts, committed, reply = {}, 0, {}
 
 local function note(part, frame, what)
     local n = #reply
@@ -109,39 +115,43 @@ local function settle_plain(part, at, n_frames, results, stream)
     return n_settled
 end
 
-local at = 6
-for part = 1, n_parts do
-    local n_frames, first = tonumber(ARGV[at + 1]), at + 3
-    local is_plain = ARGV[at + 2] == 'p'
-    if known[part] ~= ARGV[at] then
-        note(part, 0, 0)
-    else
-        local settle = is_plain and settle_plain or settle_mixed
-        local results, stream = KEYS[1 + 2 * n_parts + part], KEYS[1 + 3 * n_parts + part]
-        local n_settled, total = settle(part, first, n_frames, results, stream), known[n_parts + part]
-        -- Of a stream whose count somebody removed there is one again once it was looked over.
-        if total then
-            total = total + n_settled
-            if n_settled < n_frames then
-                -- Fewer are gone where the stream is, or was made anew.
-                local n_lost = math.max(n_gone(stream) - total, 0)
-                count('lost', n_lost)
-                total = total + n_lost
-            end
-            local n = #settled
-            settled[n + 1], settled[n + 2] = KEYS[1 + n_parts + part], total
-        end
+-- Counts what was settled of a stream, and where a frame was missed also what is lost of it.
+local function tally(part, stream, n_settled, n_frames, n_frames_text)
+    local key = KEYS[2 + part]
+    -- A number that Redis gets as text costs it less.
+    local total = call('INCRBY', key, n_settled == n_frames and n_frames_text or n_settled)
+    if total == n_settled or type(total) == 'table' then
+        -- Somebody removed the count, which begins with 1. There is one again once the stream was
+        -- looked over.
+        must('DEL', key)
+    elseif n_settled ~= n_frames then
+        -- Fewer are gone where the stream is, or was made anew.
+        local n_lost = math.max(n_gone(stream) + 1 - total, 0)
+        count('lost', n_lost)
+        must('INCRBY', key, n_lost)
     end
-    at = first + (is_plain and 3 * n_frames or tonumber(ARGV[at + 2]))
+end
+
+local at = 7
+for part = 1, n_parts do
+    local results, stream = KEYS[2 + n_parts + part], KEYS[2 + 2 * n_parts + part]
+    if ARGV[at] == 'm' then
+        local n_frames = tonumber(ARGV[at + 1])
+        local n_settled = settle_mixed(part, at + 3, n_frames, results, stream)
+        tally(part, stream, n_settled, n_frames, ARGV[at + 1])
+        at = at + 3 + ARGV[at + 2]
+    else
+        local n_frames = tonumber(ARGV[at])
+        local n_settled = settle_plain(part, at + 1, n_frames, results, stream)
+        tally(part, stream, n_settled, n_frames, ARGV[at])
+        at = at + 1 + 3 * n_frames
+    end
 end
 if committed > 0 then
     count('committed', committed)
 end
 for trimmed = at, #ARGV do
-    call('XTRIM', KEYS[1 + 2 * n_parts + tonumber(ARGV[trimmed])], 'MAXLEN', '~', ARGV[2])
-end
-if #settled > 0 then
-    must('MSET', unpack(settled))
+    call('XTRIM', KEYS[2 + n_parts + ARGV[trimmed]], 'MAXLEN', '~', ARGV[2])
 end
 for name, n in pairs(counts) do
     must('HINCRBY', KEYS[1], name, n)

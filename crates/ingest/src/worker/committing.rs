@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Doubts, Report, Worker};
 use crate::{
-    commit::{self, Part, Reply, Settled, Standing, State, Verdict},
+    commit::{self, Fence, Part, Reply, Settled, Standing, State, Verdict},
     common::now_ms,
     ledger::Ending,
     link::{Fault, Link},
@@ -58,6 +58,13 @@ impl Worker {
             return;
         }
         let timeout = config.timeout;
+        if !self.post.is_cluster && self.fence.is_none() {
+            // Sent once it is known which shards are ours.
+            self.must_verify = true;
+            self.read_at = self.read_at.min(now);
+            self.commit_at = now + self.common.config.linger;
+            return;
+        }
         if self.doubts != Doubts::None && self.is_in_doubt(now) {
             // Looked at again with the next reply, or when leases have run out.
             self.commit_at = now + self.common.config.linger;
@@ -107,9 +114,19 @@ impl Worker {
         for sent in sent.chunk_by(|a, b| !is_cluster || a.shard == b.shard) {
             let parts: Vec<Part<'_>> = sent.iter().map(|sent| self.as_part(sent, batch)).collect();
             sizes.push(sent.iter().map(|sent| sent.frames.len()).collect());
-            commands.add_command(self.common.form.command(&parts));
+            commands.add_command(self.common.form.command(&parts, self.fence_of(&sent[0])));
         }
         (sent, sizes, commands)
+    }
+
+    /// What proves that a part's shard is ours, and in one command with it those of others.
+    fn fence_of(&self, part: &Sent) -> Fence {
+        let shards = &self.common.shards;
+        if self.post.is_cluster {
+            Fence { key: shards.lease(part.shard), value: Arc::clone(&part.token) }
+        } else {
+            Fence { key: shards.fence(), value: self.fence.clone().unwrap_or_default() }
+        }
     }
 
     fn part(&self, settled: &Settled, at: usize) -> Sent {
@@ -127,7 +144,6 @@ impl Worker {
         let stream = self.streams.get(&sent.stream);
         Part {
             shard: sent.shard,
-            token: &sent.token,
             stream: stream.map_or("", |stream| &stream.key),
             settled: stream.map_or("", |stream| &stream.settled),
             frames: &batch[sent.frames.clone()],
@@ -154,14 +170,19 @@ impl Worker {
         self.commit_breaker.succeed();
         self.common.flow.commit_time.took(now - began, 1);
         let wall = now_ms();
-        let mut refused = Vec::new();
+        let (mut refused, mut unsent) = (Vec::new(), Vec::new());
         let mut frames = batch.into_iter();
         for (part, reply) in parts.into_iter().zip(replies) {
             let frames = frames.by_ref().take(part.frames.len());
             match reply {
-                Reply::Fenced => {
+                Reply::Fenced if self.post.is_cluster => {
                     frames.for_each(drop);
                     self.fenced(part.shard, &part.token);
+                }
+                // Some shard changed hands, perhaps none of these.
+                Reply::Fenced => {
+                    self.fence = None;
+                    unsent.extend(frames);
                 }
                 Reply::Frames(states) => {
                     let n_lost = states.iter().filter(|state| **state == State::Lost).count();
@@ -186,6 +207,9 @@ impl Worker {
         if !refused.is_empty() {
             self.commit_at = now + self.commit_breaker.fail(rand::random());
             self.put_back(refused, now);
+        }
+        if !unsent.is_empty() {
+            self.put_back(unsent, now);
         }
     }
 

@@ -138,23 +138,45 @@ impl Worker {
     }
 
     /// A connection that was made again may have been closed because the shards are somebody
-    /// else's by now.
+    /// else's by now; and so may they be when a commit met another fence. The fence is read first: if
+    /// a shard changes hands after that, commits meet another one.
     fn verify(&self) -> (Request, Pipeline, Duration) {
         let mut commands = Pipeline::new();
+        let keys = &self.common.shards;
+        if !self.post.is_cluster {
+            commands.cmd("GET").arg(keys.fence());
+        }
         for shard in self.shards.keys() {
-            commands.cmd("GET").arg(self.common.shards.lease(*shard));
+            commands.cmd("GET").arg(keys.lease(*shard));
         }
         let owned = |(shard, owned): (&ShardId, &super::Owned)| (*shard, Arc::clone(&owned.token));
         (Request::Verify(self.shards.iter().map(owned).collect()), commands, Duration::ZERO)
     }
 
     pub(super) fn verified(&mut self, shards: Vec<(ShardId, Arc<str>)>, values: Vec<Value>) {
-        self.must_verify = false;
+        let is_error = |value: &Value| matches!(value, Value::ServerError(_));
+        self.must_verify = values.iter().any(is_error);
+        let mut values = values.into_iter();
+        let fence = if self.post.is_cluster { None } else { values.next() };
+        let mut seen = HashSet::new();
         for ((shard, token), value) in shards.into_iter().zip(values) {
-            if matches!(value, Value::ServerError(_)) {
-                self.must_verify = true;
-            } else if link::text(value).as_deref() != Some(&*token) {
+            if is_error(&value) {
+                continue;
+            }
+            if link::text(value).as_deref() != Some(&*token) {
                 self.fenced(shard, &token);
+            }
+            seen.insert((shard, token));
+        }
+        if let Some(fence) = fence.filter(|fence| !is_error(fence)) {
+            // One that was granted meanwhile may have been lost again before the fence was read.
+            let is_seen = |(shard, owned): (&ShardId, &super::Owned)| {
+                seen.contains(&(*shard, Arc::clone(&owned.token)))
+            };
+            if self.shards.iter().all(is_seen) {
+                self.fence = Some(link::text(fence).unwrap_or_default().into());
+            } else {
+                self.must_verify = true;
             }
         }
     }

@@ -42,6 +42,7 @@ pub(super) fn grant(worker: &mut Worker, token: &str) {
     let key = worker.common.shards.frames(SHARD);
     let streams = vec![NewStream { key, camera: None }];
     worker.obey(Order::Grant { shard: SHARD, token: token.into(), streams });
+    worker.fence = Some("fence".into());
 }
 
 /// Grants a shard with a stream for each of these cameras, all of which may be read for an hour.
@@ -54,6 +55,7 @@ pub(super) fn grant_cameras(worker: &mut Worker, shard: u16, cameras: &[&str]) {
     let streams = cameras.iter().map(stream).collect();
     let token = format!("node:1:{shard}");
     worker.obey(Order::Grant { shard, token: token.into(), streams });
+    worker.fence = Some("fence".into());
     worker.common.leases.set(shard, Some(Instant::now() + Duration::from_hours(1)));
 }
 

@@ -156,9 +156,10 @@ async fn who_lost_a_shard_cannot_commit_into_it() {
     let shards = config.shards();
     let lease = shards.lease(shards.of("cam-0"));
     let mut connection = server.connect().await;
-    let mut set = redis::cmd("SET");
-    set.arg(lease).arg("other:00000000:99").arg("PX").arg(1500);
-    let _: () = set.query_async(&mut connection).await.unwrap();
+    let mut take = redis::pipe();
+    take.atomic().cmd("SET").arg(&lease).arg("other:00000000:99").arg("PX").arg(1500);
+    take.cmd("SET").arg(shards.fence()).arg(format!("{lease} other:00000000:99"));
+    let _: () = take.query_async(&mut connection).await.unwrap();
     rig::until("it is left to the other", async || running.cameras.counts().returned == 1).await;
     assert!(rig::results(&server, &config).await.is_empty(), "the fence holds");
 

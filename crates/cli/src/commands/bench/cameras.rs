@@ -31,7 +31,7 @@ use crate::{
 /// What is fed before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// How often results are read.
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_millis(500);
 /// What a rate must keep to count as held.
 const P99_MS: f64 = 50.0;
 /// Results of larger frames are as small as a detector's; those of smaller ones are their frames, so

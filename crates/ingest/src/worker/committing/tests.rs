@@ -10,8 +10,8 @@ use crate::{
     entry::EntryId,
     ledger::Reason,
     worker::rig::{
-        SHARD, grant_cameras, hold, id, idle_worker, settled, stream, stream_of, words, worker,
-        worker_with,
+        SHARD, grant_cameras, hold, id, idle_worker, settled, stream, stream_of, text, words,
+        worker, worker_with,
     },
 };
 
@@ -111,8 +111,12 @@ fn a_part_is_the_frames_of_one_stream_and_a_command_those_of_one_shard_in_a_clus
         let frames: Vec<_> = sent.iter().map(|sent| sent.frames.clone()).collect();
         assert_eq!(frames, [0..2, 2..3, 3..4]);
         let words = words(&commands).concat();
-        for word in ["cam:a", "cam:c", "node:1:s000", "node:1:s001", "4-0"] {
+        let fences = [vec!["fence"], vec!["node:1:s000", "node:1:s001"]];
+        for word in ["cam:a", "cam:c", "4-0"].iter().chain(&fences[usize::from(is_cluster)]) {
             assert!(words.iter().any(|own| own == word), "{word}: {words:?}");
+        }
+        for word in &fences[usize::from(!is_cluster)] {
+            assert!(words.iter().all(|own| own != word), "{word}: {words:?}");
         }
     }
 }
@@ -250,11 +254,33 @@ fn a_shard_that_another_owns_is_left_to_it_unless_it_was_taken_again() {
     worker.fenced(SHARD, &old);
     assert!(worker.shards.contains_key(&SHARD), "that was before");
 
+    worker.post.is_cluster = true;
     commit(&mut worker, Ok(vec![Reply::Fenced]));
 
     assert!(worker.shards.is_empty() && worker.streams.is_empty());
     assert_eq!(worker.common.ledger.counts().returned, 2);
     assert_eq!(worker.to_report, [Report::Fenced(SHARD, "node:1:1".into())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_met_another_fence_waits_in_its_order_until_it_is_known_whose_the_shards_are() {
+    let mut worker = worker();
+    ready(&mut worker, 0..2);
+    commit(&mut worker, Ok(vec![Reply::Fenced]));
+    ready(&mut worker, 2..3);
+
+    assert_eq!(waiting(&worker), [id(0), id(1), id(2)]);
+    assert!(worker.ready.iter().all(|settled| settled.standing == Standing::Fresh), "not sent");
+    worker.start_commit();
+    assert!(worker.committing.is_none() && worker.must_verify);
+    assert!(Instant::now() < worker.commit_at, "it is not tried over and over");
+
+    let owned: Vec<_> = vec![(SHARD, "node:1:1".into())];
+    worker.verified(owned, vec![text("lease other:1:9"), text("node:1:1")]);
+    advance(worker.common.config.linger).await;
+    worker.start_commit();
+    assert!(worker.committing.is_some() && worker.ready.is_empty());
+    assert_eq!(worker.fence.as_deref(), Some("lease other:1:9"));
 }
 
 #[test]
@@ -267,6 +293,7 @@ fn after_a_fenced_part_the_others_are_about_their_own_frames() {
         let frame = settled(&mut worker, stream, id(millis), result(), Standing::Fresh);
         worker.settle(frame);
     }
+    worker.post.is_cluster = true;
     let states = vec![State::Settled, State::Lost];
     commit(&mut worker, Ok(vec![Reply::Fenced, Reply::Frames(states)]));
 

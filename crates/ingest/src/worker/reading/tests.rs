@@ -274,18 +274,53 @@ fn a_new_connection_asks_first_whose_the_shards_are() {
     let (request, commands, _) = worker.next_request(Instant::now()).unwrap();
 
     let Request::Verify(shards) = request else { panic!("another request") };
-    let lease = |shard: u16| vec!["GET".to_owned(), worker.common.shards.lease(ShardId(shard))];
-    assert_eq!(words(&commands), [lease(0), lease(1)]);
-    worker.verified(shards, vec![text("node:1:s000"), text("other:1:9")]);
+    let keys = &worker.common.shards;
+    let asked = [keys.fence(), keys.lease(SHARD), keys.lease(ShardId(1))];
+    assert_eq!(words(&commands), asked.map(|key| vec!["GET".to_owned(), key]));
+    worker.verified(shards, vec![text("new"), text("node:1:s000"), text("other:1:9")]);
     assert!(!worker.must_verify);
     assert_eq!(worker.shards.keys().collect::<Vec<_>>(), [&SHARD], "one is somebody else's");
     let fenced = Report::Fenced(ShardId(1), "node:1:s001".into());
     assert_eq!(worker.to_report, [fenced]);
+    assert_eq!(worker.fence.as_deref(), Some("new"));
 
-    worker.verified(vec![(SHARD, "node:1:s000".into())], vec![error("LOADING")]);
+    let owned = || vec![(SHARD, "node:1:s000".into())];
+    worker.verified(owned(), vec![text("newer"), error("LOADING")]);
     assert!(worker.must_verify && worker.shards.contains_key(&SHARD), "nobody knows");
-    worker.verified(vec![(SHARD, "node:1:s000".into())], vec![Value::Nil]);
+    assert_eq!(worker.fence.as_deref(), Some("new"));
+    worker.verified(owned(), vec![error("LOADING"), text("node:1:s000")]);
+    assert!(worker.must_verify && worker.fence.as_deref() == Some("new"));
+    worker.verified(owned(), vec![Value::Nil, text("node:1:s000")]);
+    assert!(!worker.must_verify && worker.fence.as_deref() == Some(""), "nobody took any");
+    worker.verified(owned(), vec![text("new"), Value::Nil]);
     assert!(!worker.must_verify && worker.shards.is_empty(), "it is nobody's");
+}
+
+#[test]
+fn a_shard_that_was_granted_meanwhile_is_asked_for_before_anything_is_committed() {
+    let mut worker = cameras();
+    let (request, ..) = worker.verify();
+    let Request::Verify(shards) = request else { panic!("another request") };
+    grant_cameras(&mut worker, 2, &["e"]);
+    worker.fence = None;
+
+    let leases = ["node:1:s000", "node:1:s001"];
+    worker.verified(shards, ["new", leases[0], leases[1]].map(text).into());
+
+    assert!(worker.must_verify && worker.fence.is_none());
+}
+
+#[test]
+fn in_a_cluster_no_fence_is_asked_for() {
+    let mut worker = cameras();
+    worker.post.is_cluster = true;
+
+    let (request, commands, _) = worker.verify();
+
+    let Request::Verify(shards) = request else { panic!("another request") };
+    assert_eq!(words(&commands).len(), 2);
+    worker.verified(shards, vec![text("node:1:s000"), text("other:1:9")]);
+    assert_eq!(worker.shards.keys().collect::<Vec<_>>(), [&SHARD]);
 }
 
 #[test]

@@ -608,7 +608,8 @@ fn what_was_asked_is_what_a_reply_is_about() {
     worker.has_replied(Request::Open, Vec::new(), now);
     assert!(worker.must_verify);
     let token = std::sync::Arc::clone(&worker.shards[&SHARD].token);
-    worker.has_replied(Request::Verify(vec![(SHARD, token)]), vec![text("node:1:1")], now);
+    let values = ["fence", "node:1:1"].map(text).into();
+    worker.has_replied(Request::Verify(vec![(SHARD, token)]), values, now);
     assert!(!worker.must_verify && worker.shards.contains_key(&SHARD));
     let span = Span::new(EntryId::default(), &worker.streams[&number].held);
     worker.has_replied(Request::LookUp(vec![(number, span)]), vec![looked(&[(1, 2)], &[], 0)], now);
