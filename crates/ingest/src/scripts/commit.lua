@@ -132,6 +132,8 @@ local function tally(part, stream, n_settled, n_frames, n_frames_text)
     end
 end
 
+-- Making a number of a text is slow, and most parts have few frames.
+local numbers = {['1'] = 1, ['2'] = 2, ['3'] = 3, ['4'] = 4}
 local at = 7
 for part = 1, n_parts do
     local results, stream = KEYS[2 + n_parts + part], KEYS[2 + 2 * n_parts + part]
@@ -141,7 +143,7 @@ for part = 1, n_parts do
         tally(part, stream, n_settled, n_frames, ARGV[at + 1])
         at = at + 3 + ARGV[at + 2]
     else
-        local n_frames = tonumber(ARGV[at])
+        local n_frames = numbers[ARGV[at]] or tonumber(ARGV[at])
         local n_settled = settle_plain(part, at + 1, n_frames, results, stream)
         tally(part, stream, n_settled, n_frames, ARGV[at])
         at = at + 1 + 3 * n_frames

@@ -146,7 +146,8 @@ async fn of_two_nodes_with_one_name_the_later_works_and_nothing_is_doubled() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_lost_a_shard_cannot_commit_into_it() {
     let server = Server::start(&[]).await;
-    let config = rig::config(&server.url());
+    // So long that the commit finds it out, not who renews.
+    let config = Config { lease: Duration::from_secs(10), ..rig::config(&server.url()) };
     let mut producer = Producer::new(&server, &config).await;
     let running = Running::start(config.clone(), rig::slow_models(300, 64));
     producer.add(1, 1).await;
@@ -167,6 +168,36 @@ async fn who_lost_a_shard_cannot_commit_into_it() {
     let totals = running.settled().await;
     assert_eq!((totals.committed, totals.unaccounted()), (1, 0));
     running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_takes_a_shard_changes_the_fence_and_who_keeps_one_does_not() {
+    let server = Server::start(&[]).await;
+    let config = rig::config(&server.url());
+    let shards = config.shards();
+    let mut connection = server.connect().await;
+    let mut other = server.connect().await;
+    let mut get = async |key: String| -> Option<String> {
+        redis::cmd("GET").arg(key).query_async(&mut connection).await.unwrap()
+    };
+    let mut lasts = async |lease: &str| -> i64 {
+        redis::cmd("PTTL").arg(lease).query_async(&mut other).await.unwrap()
+    };
+    let first = Running::start(named(&config, "first"), rig::quick_models());
+    rig::until("it has all", async || first.cameras.health().n_shards == shards.count()).await;
+    let fence = get(shards.fence()).await.unwrap();
+    let (lease, token) = fence.split_once(' ').unwrap();
+    assert_eq!(get(lease.to_owned()).await.as_deref(), Some(token), "who took it still has it");
+
+    let before = lasts(lease).await;
+    rig::until("it is renewed", async || before < lasts(lease).await).await;
+    assert_eq!(get(shards.fence()).await.as_ref(), Some(&fence), "nobody took any");
+
+    let second = Running::start(named(&config, "second"), rig::quick_models());
+    rig::until("it has some", async || 0 < second.cameras.health().n_shards).await;
+    assert!(get(shards.fence()).await.unwrap().contains(" second:"));
+    second.stop().await;
+    first.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

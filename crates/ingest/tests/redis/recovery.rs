@@ -265,6 +265,35 @@ async fn a_stream_that_is_new_or_was_made_anew_has_lost_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn where_a_count_was_removed_or_is_none_nothing_counts_as_lost() {
+    let server = Server::start(&[]).await;
+    let config = Config { shards: 1, readers: 1, ..rig::config(&server.url()) };
+    let mut producer = Producer::new(&server, &config).await;
+    let shards = config.shards();
+    let count = shards.settled(shards.of("cam-0"), None);
+    let mut added = 0;
+    for spoil in [&["DEL", &count][..], &["SET", &count, "many"]] {
+        let running = Running::start(config.clone(), rig::quick_models());
+        producer.add(1, 5).await;
+        running.settled().await;
+        let _: redis::Value = redis(&server, spoil).await;
+        producer.add(1, 3).await;
+        running.settled().await;
+        running.stop().await;
+        added += 8;
+
+        let running = Running::start(config.clone(), rig::quick_models());
+        producer.add(1, 1).await;
+        added += 1;
+        let totals = running.settled().await;
+        assert_eq!((totals.committed, totals.lost, totals.unaccounted()), (added, 0, 0));
+        running.stop().await;
+        let counted: u64 = redis(&server, &["GET", &count]).await;
+        assert_eq!(counted, added + 1, "there is one again: {spoil:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_read_and_what_is_not_adds_up() {
     let server = Server::start(&[]).await;
     let config = Config { credit_frames: 40, ..rig::config(&server.url()) };

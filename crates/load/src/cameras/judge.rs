@@ -15,8 +15,8 @@ use super::payload::is_own;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Most results of a shard that are read at once.
 const PAGE: usize = 1000;
-/// Most shards that are asked at once.
-const SHARDS: usize = 64;
+/// Most shards that are asked at once: while Redis answers, frames wait.
+const SHARDS: usize = 16;
 /// The longest that is told apart.
 const LONGEST_MS: u64 = 600_000;
 

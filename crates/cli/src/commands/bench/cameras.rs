@@ -30,8 +30,9 @@ use crate::{
 
 /// What is fed before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// How often results are read.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often results are read: seldom, since Redis's time for it counts. A shard keeps results of some
+/// seconds.
+const LOOK: Duration = Duration::from_secs(1);
 /// What a rate must keep to count as held.
 const P99_MS: f64 = 50.0;
 /// Results of larger frames are as small as a detector's; those of smaller ones are their frames, so
@@ -259,7 +260,7 @@ fn configuration(frames: &FrameArgs, redis: &str) -> String {
     format!(
         "[server]\nmodel_repository = \"none\"\n\
          [cameras]\nurl = {redis:?}\nmodel = \"frames\"\nlayout = \"{layout}\"\nprefix = {prefix:?}\n\
-         camera_key = {key:?}\nshards = {shards}\nkeep_results = 1000\n\
+         camera_key = {key:?}\nshards = {shards}\nkeep_results = 2000\n\
          discover = \"1s\"\n{ring}\
          [models.frames]\nbackend = \"simulated\"\n{picture}\
          [models.frames.batch]\nmax_items = 64\n\
