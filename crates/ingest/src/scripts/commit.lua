@@ -102,7 +102,7 @@ local function settle_plain(part, at, n_frames, results, stream)
     local value, n_settled = at + n_frames, 0
     for frame = 1, n_frames do
         local entry = call('XADD', results, '*', 'k', ARGV[value], answer, ARGV[value + 1])
-        if type(entry) == 'table' then
+        if #entry == 0 then -- no id, but what went wrong
             note(part, frame, entry.err)
         elseif call('XDEL', stream, ARGV[at]) == 1 then
             n_settled = n_settled + 1
@@ -120,11 +120,11 @@ local function tally(part, stream, n_settled, n_frames, n_frames_text)
     local key = KEYS[2 + part]
     -- A number that Redis gets as text costs it less.
     local total = call('INCRBY', key, n_settled == n_frames and n_frames_text or n_settled)
-    if total == n_settled or type(total) == 'table' then
+    if total == n_settled then
         -- Somebody removed the count, which begins with 1. There is one again once the stream was
-        -- looked over.
+        -- looked over, as there is where it was no number.
         must('DEL', key)
-    elseif n_settled ~= n_frames then
+    elseif n_settled ~= n_frames and type(total) == 'number' then
         -- Fewer are gone where the stream is, or was made anew.
         local n_lost = math.max(n_gone(stream) + 1 - total, 0)
         count('lost', n_lost)

@@ -30,9 +30,11 @@ use crate::{
 
 /// What is fed before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// How often results are read: seldom, since Redis's time for it counts. A shard keeps results of some
-/// seconds.
+/// How often results are read: seldom, since Redis's time for it counts.
 const LOOK: Duration = Duration::from_secs(1);
+/// Seconds for which a shard keeps results, and the fewest that it keeps: some have more cameras than
+/// others.
+const KEEP: (f64, f64) = (8.0, 2000.0);
 /// What a rate must keep to count as held.
 const P99_MS: f64 = 50.0;
 /// Results of larger frames are as small as a detector's; those of smaller ones are their frames, so
@@ -251,6 +253,7 @@ fn configuration(frames: &FrameArgs, redis: &str) -> String {
     };
     let answer = if echoes(frames) { "identity" } else { "count" };
     let (prefix, key, shards) = (&frames.prefix, &frames.camera_key, frames.shards);
+    let keep = (KEEP.0 * frames.rate / f64::from(shards.get())).max(KEEP.1).ceil();
     let ring = match frames.payload {
         PayloadArg::Handle => {
             format!("ring_folder = {:?}\n", frames.ring_folder.display().to_string())
@@ -260,7 +263,7 @@ fn configuration(frames: &FrameArgs, redis: &str) -> String {
     format!(
         "[server]\nmodel_repository = \"none\"\n\
          [cameras]\nurl = {redis:?}\nmodel = \"frames\"\nlayout = \"{layout}\"\nprefix = {prefix:?}\n\
-         camera_key = {key:?}\nshards = {shards}\nkeep_results = 2000\n\
+         camera_key = {key:?}\nshards = {shards}\nkeep_results = {keep}\n\
          discover = \"1s\"\n{ring}\
          [models.frames]\nbackend = \"simulated\"\n{picture}\
          [models.frames.batch]\nmax_items = 64\n\
