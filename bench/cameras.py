@@ -43,8 +43,8 @@ def page(runs: dict) -> str:
         "### 1000 cameras, 200 bytes, 10,000 frames a second\n\n"
         + table(
             "reading",
-            row("Paceline, 256 shard streams", whole),
-            row("Paceline, 64 shard streams", runs["fewer-shards"]),
+            row("Paceline, 64 shard streams", whole),
+            row("Paceline, 256 shard streams", runs["more-shards"]),
             row("Paceline, a stream for each camera", runs["per-camera"]),
             other("as an older system reads", whole["seed_style"]),
             other("one task for each camera", whole["one_task_per_camera"]),

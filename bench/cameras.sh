@@ -34,7 +34,7 @@ run() {
 }
 
 run headline 60 --cameras 1000 --rate 10000
-run fewer-shards 20 --cameras 1000 --rate 10000 --shards 64 --no-baseline
+run more-shards 20 --cameras 1000 --rate 10000 --shards 256 --no-baseline
 run per-camera 20 --cameras 1000 --rate 10000 --layout camera --no-baseline
 run highest 10 --cameras 1000 --rate 10000 --find-max
 run cameras 20 --each-cameras 100,1000,10000 --rate 10000 --no-baseline

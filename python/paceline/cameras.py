@@ -66,8 +66,8 @@ def _siphash13(data: bytes) -> int:
 
 
 @lru_cache(maxsize=100_000)
-def shard_of(camera: str, shards: int = 256) -> str:
-    """The shard that a camera belongs to, such as ``s142``."""
+def shard_of(camera: str, shards: int = 64) -> str:
+    """The shard that a camera belongs to, such as ``s014``."""
     return f"s{_siphash13(camera.encode()) % shards:03d}"
 
 
@@ -82,7 +82,7 @@ class Producer:
         client,
         *,
         prefix: str = "paceline",
-        shards: int = 256,
+        shards: int = 64,
         camera_key: str | None = None,
         ring: Ring | None = None,
     ) -> None:

@@ -132,7 +132,7 @@ impl Default for Config {
             prefix: "paceline".to_owned(),
             group: "paceline".to_owned(),
             node: "node-1".to_owned(),
-            shards: 256,
+            shards: 64,
             readers: 2,
             cameras: Vec::new(),
             discover: Duration::from_secs(5),

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 /// Most entries asked of one stream at once.
 const MAX_COUNT: usize = 256;
-/// Longest pause between reads that find less than a frame for each stream. It is part of every
-/// frame's latency.
+/// How many frames of each stream are waited for: asking a stream costs Redis as much as a frame of it,
+/// and so does committing into one, so with two of each that is half of what it would be with one.
+const EACH: usize = 2;
+/// Longest pause between reads that find fewer. It is part of every frame's latency.
 const MAX_LINGER: Duration = Duration::from_millis(16);
 /// After so long without a frame a reader blocks.
 const IDLE_AFTER: Duration = Duration::from_millis(100);
@@ -87,10 +89,8 @@ impl Pace {
         if reply.is_full {
             return Step::Wait(Duration::ZERO);
         }
-        // Asking a stream costs as much as a frame of it, and frames of one stream are committed
-        // together: wait for about as many frames as streams are asked.
-        let one_each = waited.mul_f64(ratio(reply.streams, reply.frames));
-        Step::Wait(one_each.clamp(self.linger, longest))
+        let some_each = waited.mul_f64(ratio(EACH * reply.streams, reply.frames));
+        Step::Wait(some_each.clamp(self.linger, longest))
     }
 }
 
@@ -134,15 +134,15 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_waits_for_a_frame_of_each_stream_and_not_for_long() {
+    fn a_reader_waits_for_two_frames_of_each_stream_and_not_for_long() {
         let mut pace = Pace::new(LINGER);
         let mut after = |streams, frames, is_full| {
             pace.after(Reply { streams, frames, bytes: 100 * frames, is_full }, LINGER)
         };
 
-        assert_eq!(after(10, 10, false), Step::Wait(LINGER));
-        assert_eq!(after(20, 10, false), Step::Wait(2 * LINGER));
         assert_eq!(after(10, 20, false), Step::Wait(LINGER));
+        assert_eq!(after(10, 10, false), Step::Wait(2 * LINGER));
+        assert_eq!(after(10, 40, false), Step::Wait(LINGER));
         assert_eq!(after(200, 10, false), Step::Wait(MAX_LINGER));
         assert_eq!(after(200, 10, true), Step::Wait(Duration::ZERO));
     }

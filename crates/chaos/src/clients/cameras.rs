@@ -17,7 +17,7 @@ use super::{PATIENCE, Stage};
 use crate::ledger::Outcome;
 
 const CAMERAS: u64 = 20;
-pub(crate) const SHARDS: NonZeroU16 = NonZeroU16::new(256).expect("not zero");
+pub(crate) const SHARDS: NonZeroU16 = NonZeroU16::new(64).expect("not zero");
 /// Between rounds in which every camera takes a picture.
 const PACE: Duration = Duration::from_millis(50);
 /// How long a Redis that is being harmed may take.

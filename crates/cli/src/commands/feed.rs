@@ -89,7 +89,7 @@ pub(crate) struct FrameArgs {
     #[arg(long, default_value = "paceline")]
     pub(crate) prefix: String,
     /// Virtual shards, as the server has it
-    #[arg(long, default_value = "256")]
+    #[arg(long, default_value = "64")]
     pub(crate) shards: NonZeroU16,
     /// Where rings in shared memory are, for handles
     #[arg(long, value_name = "DIR", default_value = ring::FOLDER)]

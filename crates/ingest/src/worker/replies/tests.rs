@@ -419,7 +419,7 @@ fn the_next_read_follows_as_the_last_one_was() {
     worker.last_read = now;
     let later = now + linger;
     read(&mut worker, entries(&[(3, frame)]), later);
-    assert_eq!(worker.read_at, later + linger, "there was little");
+    assert_eq!(worker.read_at, later + 2 * linger, "there was little");
     assert_eq!(worker.common.ledger.counts().in_flight, 3);
 
     // So long without a frame that it may block.
