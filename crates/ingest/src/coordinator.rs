@@ -4,7 +4,7 @@
 //! Every node works out from the list of live nodes which shards should be its own. A shard changes
 //! hands only through its lease: who should not have it any more finishes what it read and gives it
 //! back; who died loses it when the lease ends. The next owner claims what is not settled before it
-//! reads on, so order holds, and the lease's token keeps late commits of the last owner out.
+//! reads on, so order holds, and the fence keeps late commits of the last owner out.
 
 mod leases;
 mod streams;

@@ -1,10 +1,10 @@
 //! Keeps a node that lost its shards without knowing it from reading on.
 //!
-//! Commits are fenced by the lease's token, but a read has an effect too: what was read once is not
+//! Commits are fenced (`scripts/commit.lua`), but a read has an effect too: what was read once is not
 //! read again, but has to be looked for. A process that was stopped between looking at its lease and
-//! sending its read would take entries away under the next owner. So readers' connections carry a name, and whoever takes a shard
-//! closes the connections of nodes that are not alive before it reads. A reader that connects again
-//! looks first whether its shards are still its own.
+//! sending its read would take entries away under the next owner. So readers' connections carry a name,
+//! and whoever takes a shard closes the connections of nodes that are not alive before it reads. A
+//! reader that connects again looks first whether its shards are still its own.
 
 use redis::Value;
 
