@@ -170,14 +170,14 @@ impl Worker {
         self.commit_breaker.succeed();
         self.common.flow.commit_time.took(now - began, 1);
         let wall = now_ms();
-        let (mut refused, mut unsent) = (Vec::new(), Vec::new());
+        let (mut refused, mut unsent, mut fenced) = (Vec::new(), Vec::new(), Vec::new());
         let mut frames = batch.into_iter();
         for (part, reply) in parts.into_iter().zip(replies) {
             let frames = frames.by_ref().take(part.frames.len());
             match reply {
                 Reply::Fenced if self.post.is_cluster => {
                     frames.for_each(drop);
-                    self.fenced(part.shard, &part.token);
+                    fenced.push((part.shard, part.token));
                 }
                 // Some shard changed hands, perhaps none of these.
                 Reply::Fenced => {
@@ -211,6 +211,7 @@ impl Worker {
         if !unsent.is_empty() {
             self.put_back(unsent, now);
         }
+        self.fenced(&fenced);
     }
 
     fn ended(&mut self, frame: Settled, state: State, refused: &mut Vec<Settled>) {
@@ -257,14 +258,24 @@ impl Worker {
         self.ready_since = (!self.ready.is_empty()).then_some(now);
     }
 
-    /// A shard is not ours under this token; unless it was taken again since, it is forgotten.
-    pub(super) fn fenced(&mut self, shard: ShardId, token: &Arc<str>) {
-        if self.shards.get(&shard).is_none_or(|owned| owned.token != *token) {
-            return;
+    /// Shards are not ours under these tokens; unless they were taken again since, they are forgotten.
+    pub(super) fn fenced(&mut self, shards: &[(ShardId, Arc<str>)]) {
+        let is_known = |(shard, token): &&(ShardId, Arc<str>)| {
+            self.shards.get(shard).is_some_and(|owned| owned.token == *token)
+        };
+        let lost: Vec<_> = shards.iter().filter(is_known).cloned().collect();
+        // Once for all: a node that was stopped for long may have lost every one.
+        if let Some((first, _)) = lost.first() {
+            tracing::warn!(
+                shards = lost.len(),
+                %first,
+                "other nodes own shards now; their frames are left to them"
+            );
         }
-        tracing::warn!(%shard, "another node owns the shard now; its frames are left to it");
-        self.forget(shard);
-        self.report(Report::Fenced(shard, Arc::clone(token)));
+        for (shard, token) in lost {
+            self.forget(shard);
+            self.report(Report::Fenced(shard, token));
+        }
     }
 }
 

@@ -158,16 +158,18 @@ impl Worker {
         self.must_verify = values.iter().any(is_error);
         let mut values = values.into_iter();
         let fence = if self.post.is_cluster { None } else { values.next() };
-        let mut seen = HashSet::new();
+        let (mut seen, mut lost) = (HashSet::new(), Vec::new());
         for ((shard, token), value) in shards.into_iter().zip(values) {
             if is_error(&value) {
                 continue;
             }
-            if link::text(value).as_deref() != Some(&*token) {
-                self.fenced(shard, &token);
+            if link::text(value).as_deref() == Some(&*token) {
+                seen.insert((shard, token));
+            } else {
+                lost.push((shard, token));
             }
-            seen.insert((shard, token));
         }
+        self.fenced(&lost);
         if let Some(fence) = fence.filter(|fence| !is_error(fence)) {
             // One that was granted meanwhile may have been lost again before the fence was read.
             let is_seen = |(shard, owned): (&ShardId, &super::Owned)| {

@@ -251,7 +251,7 @@ fn a_shard_that_another_owns_is_left_to_it_unless_it_was_taken_again() {
     let mut worker = worker();
     ready(&mut worker, 0..2);
     let old: Arc<str> = "node:1:0".into();
-    worker.fenced(SHARD, &old);
+    worker.fenced(&[(SHARD, old)]);
     assert!(worker.shards.contains_key(&SHARD), "that was before");
 
     worker.post.is_cluster = true;
