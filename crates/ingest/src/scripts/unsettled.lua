@@ -1,9 +1,9 @@
 -- Finds frames of a stream that were delivered and are not settled: those that it still has up to where
 -- the group has read, and those that are pending. At the stream's beginning it counts as lost what was
 -- trimmed away and not settled.
--- KEYS: stream, how many frames of it were settled (from 1 on), ledger. ARGV: group; after which id, as XRANGE takes
---   it; most of either; 1 to look as far as the group has read, 0 to look as far as the last of these:
---   ids that are worked on now, in order.
+-- KEYS: stream, how many frames of it were settled, ledger.
+-- ARGV: group; after which id, as XRANGE takes it; most of either; 1 to look as far as the group has
+--   read, 0 to look as far as the last of these: ids that are worked on now, in order.
 -- Reply: pending entries, as XPENDING lists them; ids of others; how many were lost.
 --
 -- Only the gaps between frames that are worked on are looked at, and there one frame at a time, because
@@ -27,7 +27,7 @@ local function look(to)
 end
 
 -- Of a stream that is new here, or was made anew and so has fewer gone than were settled, what is gone is
--- taken as settled.
+-- taken as settled. Both count from 1, as what is settled does.
 if from == '-' then
     local gone, settled = n_gone(stream) + 1, tonumber(redis.call('GET', KEYS[2]) or nil)
     if settled and settled < gone then
